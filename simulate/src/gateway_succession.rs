@@ -43,7 +43,7 @@ impl<'a> OldGateway<'a> {
         })
     }
 
-    /// Offer for the next process.
+    /// Offer for the new process.
     pub(crate) fn offered(&self) -> Value {
         serde_json::to_value(&self.offered).expect("plain data")
     }
@@ -138,7 +138,7 @@ impl TakesOver for NewGateway<'_> {
     }
 }
 
-/// The life of the next process.
+/// The life of the new process.
 pub(crate) fn live(
     scene: &Rc<Scene>,
     number: usize,
@@ -155,7 +155,7 @@ pub(crate) fn live(
             return restart(scene, number, plan, upgrade, has_died);
         }
         Err(NotOffered::Refused(reason)) => {
-            simulation::say(|| format!("the next process is refused: {reason}"));
+            simulation::say(|| format!("the new process is refused: {reason}"));
             return ends();
         }
     };
@@ -173,7 +173,7 @@ pub(crate) fn live(
     let (offered, mut member, target) = match begun {
         Ok(begun) => begun,
         Err(reason) => {
-            simulation::say(|| format!("the next gateway does not start: {reason}"));
+            simulation::say(|| format!("the new gateway does not start: {reason}"));
             drop(channel);
             disk::forget();
             // The others may have given up a gateway whose process died meanwhile: no other process
@@ -188,7 +188,7 @@ pub(crate) fn live(
     let mut new_gateway =
         NewGateway { target: &target, member: &mut member, offered: &offered, has_taken: false };
     let taken = target.succeed(&channel, &former, &mut new_gateway);
-    simulation::say(|| format!("the next process: {taken:?}"));
+    simulation::say(|| format!("the new process: {taken:?}"));
     let state = match taken {
         Ok(Succeeded::Serves) => State::Serves,
         Ok(Succeeded::StartsAnew(_)) => match member.continue_as_new(target.clone()) {
@@ -204,7 +204,7 @@ pub(crate) fn live(
     let _ = channel.say_with(&Word::Serving, Vec::new());
     drop(channel);
     if !has_died_within(upgrade.former, END) {
-        simulation::say(|| "the former process has not ended yet".to_owned());
+        simulation::say(|| "the old process has not ended yet".to_owned());
     }
     scene.targets[number].process.set(simulation::current_process());
     process::serve_on(scene, number, plan, (member, target));

@@ -21,9 +21,9 @@ use crate::upgrade::{State, Upgrade};
 use crate::upgrade_channel::{Descriptor, UpgradeChannel};
 use crate::upgrade_plan::{Trouble, Version};
 
-/// Limit on the time in which the former process ends.
+/// Limit on the time in which the old process ends.
 pub(crate) const END: Duration = Duration::from_secs(30);
-/// Limit on the time in which a process dies whose identity the next one needs.
+/// Limit on the time in which a process dies whose identity the new one needs.
 pub(crate) const DEATH: Duration = Duration::from_secs(3);
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -45,7 +45,7 @@ pub(crate) fn has_died_within(process: ProcessId, time: Duration) -> bool {
     simulation::has_died(process)
 }
 
-/// The former process, as the next one sees it.
+/// The old process, as the new one sees it.
 pub(crate) struct FormerProcess {
     process: OtherProcess,
     has_resumed: Rc<Cell<bool>>,
@@ -84,7 +84,7 @@ pub(crate) fn leave(
         simulation::start_thread("succession", move || {
             let outcome = hand(&upgrade, &channel);
             drop(channel);
-            simulation::say(|| format!("the former process: {outcome:?}"));
+            simulation::say(|| format!("the old process: {outcome:?}"));
             let is_over = matches!(outcome, Ok(true));
             upgrade.former_is(if is_over { State::Ends { is_alone: false } } else { State::Serves });
         });
@@ -154,7 +154,7 @@ fn hand_over(
     target.hand_over_to(channel, (&OtherProcess(next), knows), releases, || has_resumed.set(true))
 }
 
-/// Files and sockets of the former process.
+/// Files and sockets of the old process.
 pub(crate) struct Opened {
     pub(crate) listening: Vec<Arc<tcp::Opened>>,
     pub(crate) holds: Vec<Hold>,
@@ -181,7 +181,7 @@ impl Opened {
     }
 }
 
-/// Offer of the former process, with its files and sockets.
+/// Offer of the old process, with its files and sockets.
 pub(crate) fn offered(channel: &UpgradeChannel) -> Result<(Offer, Opened), NotOffered> {
     let (offer, descriptors) = Offer::ask(channel, "0.2.0")?;
     match Opened::of(&offer, descriptors) {
@@ -190,19 +190,19 @@ pub(crate) fn offered(channel: &UpgradeChannel) -> Result<(Offer, Opened), NotOf
     }
 }
 
-/// The life of the next process.
+/// The life of the new process.
 pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, channel: UpgradeChannel) {
     let ends = || upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
     let (offer, opened) = match offered(&channel) {
         Ok(offered) => offered,
         Err(NotOffered::Silence(_)) => {
             drop(channel);
-            // Where the former process lives, it has what this one does not get.
+            // Where the old process lives, it has what this one does not get.
             let has_died = has_died_within(upgrade.former, END);
             return restart(scene, number, upgrade, &[], has_died);
         }
         Err(NotOffered::Refused(reason)) => {
-            simulation::say(|| format!("the next process is refused: {reason}"));
+            simulation::say(|| format!("the new process is refused: {reason}"));
             return ends();
         }
     };
@@ -213,7 +213,7 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, chan
     };
     disk::forget();
     let taken = target.succeed(&channel, &former, &mut ());
-    simulation::say(|| format!("the next process: {taken:?}"));
+    simulation::say(|| format!("the new process: {taken:?}"));
     match taken {
         Ok(Succeeded::Serves) => {}
         Ok(Succeeded::StartsAnew(_)) => {
@@ -231,12 +231,12 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, chan
     let _ = channel.say(&Word::Serving, &[]);
     drop(channel);
     if !former.has_died(END) {
-        simulation::say(|| "the former process has not ended yet".to_owned());
+        simulation::say(|| "the old process has not ended yet".to_owned());
     }
     serve(scene, number, target);
 }
 
-/// Serves as after the end of any process. Where the former one lives after all, it has what this one does not get.
+/// Serves as after the end of any process. Where the old one lives after all, it has what this one does not get.
 fn restart(
     scene: &Rc<Scene>,
     number: usize,

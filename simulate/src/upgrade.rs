@@ -26,12 +26,12 @@ const STEP_INTERVAL: Duration = Duration::from_micros(50);
 pub(crate) enum State {
     /// The process has not decided.
     Open,
-    /// The former one has said that it will not go on.
+    /// The old one has said that it will not go on.
     HasGone,
-    /// The process serves: the former one again, or the next one with the state that it has taken
+    /// The process serves: the old one again, or the new one with the state that it has taken
     /// over.
     Serves,
-    /// The next process serves the former one's configuration, without its controllers.
+    /// The new process serves the old one's configuration, without its controllers.
     ServesAnew,
     /// The process ends; the flag is set if the other one had died by then.
     Ends { is_alone: bool },
@@ -46,7 +46,7 @@ pub(crate) struct Upgrade {
     next: Cell<Option<ProcessId>>,
     former_state: Cell<State>,
     next_state: Cell<State>,
-    /// The former process' end of the channel, until it takes it.
+    /// The old process' end of the channel, until it takes it.
     pub(crate) channel: RefCell<Option<UpgradeChannel>>,
     steps: Cell<u32>,
     /// The last step: where in which word.
@@ -54,7 +54,7 @@ pub(crate) struct Upgrade {
     strikes: Sender<()>,
     has_struck: Cell<bool>,
     has_hung_up: Cell<bool>,
-    /// The next process has heard that the former one goes on.
+    /// The new process has heard that the old one goes on.
     was_refused: Cell<bool>,
     /// The controllers that were handed over, with the number of their queues.
     handed: RefCell<Vec<(u16, usize)>>,
@@ -131,26 +131,26 @@ impl Upgrade {
         }
     }
 
-    /// Records the state of the former process. It must not serve if the next one does.
+    /// Records the state of the old process. It must not serve if the new one does.
     pub(crate) fn former_is(&self, state: State) {
-        simulation::say(|| format!("the former process: {state:?}"));
+        simulation::say(|| format!("the old process: {state:?}"));
         self.former_state.set(state);
         self.check();
     }
 
-    /// The same of the next process.
+    /// The same of the new process.
     pub(crate) fn next_is(&self, state: State) {
-        simulation::say(|| format!("the next process: {state:?}"));
+        simulation::say(|| format!("the new process: {state:?}"));
         self.next_state.set(state);
         self.check();
     }
 
-    /// The next process.
+    /// The new process.
     pub(crate) const fn next(&self) -> Option<ProcessId> {
         self.next.get()
     }
 
-    /// State of the former process.
+    /// State of the old process.
     pub(crate) fn former_state(&self) -> State {
         self.former_state.get()
     }
@@ -170,7 +170,7 @@ impl Upgrade {
         }
     }
 
-    /// The next process has these controllers, with the number of their queues: at least those that were handed over.
+    /// The new process has these controllers, with the number of their queues: at least those that were handed over.
     pub(crate) fn check_controllers(&self, now: &BTreeMap<u16, usize>) {
         let is_there = |(id, queues): &(u16, usize)| now.get(id).is_some_and(|now| now >= queues);
         let handed = &*self.handed.borrow();
@@ -274,9 +274,9 @@ impl Scene {
         node.upgrade.replace(None);
         let (former_serves, next_serves) = (upgrade.former_serves(), upgrade.next_serves());
         let outcome = match (former_serves, upgrade.next_state.get()) {
-            (true, _) => "the former one serves",
-            (_, State::Serves) if next_serves => "the next one serves",
-            (_, State::ServesAnew) if next_serves => "the next one serves without controllers",
+            (true, _) => "the old one serves",
+            (_, State::Serves) if next_serves => "the new one serves",
+            (_, State::ServesAnew) if next_serves => "the new one serves without controllers",
             _ => "both are gone",
         };
         simulation::say(|| format!("the upgrade is over: {outcome}"));
@@ -290,12 +290,12 @@ impl Scene {
         }
         upgrade.channel.replace(None);
         if next_serves {
-            // The next upgrade is its own, also before the former process has ended.
+            // The next upgrade is its own, also before the old process has ended.
             node.process.set(next);
         }
         let left = simulation::open_connections(upgrade.former);
         if next_serves && left > 0 {
-            return simulation::fail(format!("the former process has left {left} connections open"));
+            return simulation::fail(format!("the old process has left {left} connections open"));
         }
         for process in [upgrade.former, next] {
             if simulation::has_died(process) {
@@ -312,7 +312,7 @@ impl Scene {
             Trouble::Kill { side: Side::Former, .. } => {
                 upgrade.next_state.get() != State::Ends { is_alone: false }
             }
-            // The former one has ended since the next one served.
+            // The old one has ended since the new one served.
             Trouble::Kill { side: Side::Next, .. } => upgrade.next_state.get() == State::Open,
             _ => true,
         };

@@ -26,7 +26,7 @@ pub(crate) enum Descriptor {
     Socket(SharedSocket),
     Listening(tcp::Shared),
     Hold(Hold),
-    /// The end of a pipe that tells whether the former process has gone on.
+    /// The end of a pipe that tells whether the old process has gone on.
     HasResumed(Rc<Cell<bool>>),
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct UpgradeChannel {
 }
 
 impl UpgradeChannel {
-    /// Both ends: the former process', and the next one's.
+    /// Both ends: the old process', and the new one's.
     pub(crate) fn pair(upgrade: &Rc<Upgrade>) -> (Self, Self) {
         let (to_next, from_former) = channel();
         let (to_former, from_next) = channel();
@@ -98,7 +98,7 @@ impl UpgradeChannel {
         if sent { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// Rewrites bytes as the next process, which is of another version, would send them.
+    /// Rewrites bytes as the new process, which is of another version, would send them.
     fn write_as_other_version(&self, bytes: &mut Vec<u8>, descriptors: &mut Vec<Descriptor>) {
         let Trouble::Version(version) = self.upgrade.trouble else { return };
         match version {

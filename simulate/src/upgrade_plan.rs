@@ -24,7 +24,7 @@ pub(crate) enum Trouble {
     Hangup { step: u32 },
     /// A byte of a word is changed.
     Damage { step: u32 },
-    /// The next process is of another version.
+    /// The new process is of another version.
     Version(Version),
 }
 
@@ -127,7 +127,7 @@ impl Trouble {
         }
     }
 
-    /// True if the next process does not understand the hand-over.
+    /// True if the new process does not understand the hand-over.
     pub(crate) const fn is_foreign(self) -> bool {
         matches!(self, Self::Version(Version::NeedsMore | Version::Format { .. } | Version::Foreign))
     }

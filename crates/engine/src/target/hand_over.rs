@@ -1,5 +1,5 @@
 //! Hand-over of a target's hosts to another process, or take-over from one, without a reconnection.
-//! Consists of data ([`HandedTarget`]) and sockets. Until the previous process has left, and from
+//! Consists of data ([`HandedTarget`]) and sockets. Until the old process has left, and from
 //! the start of the new one on, only one of them may serve, which the caller ensures.
 
 mod beside;

@@ -1,4 +1,4 @@
-//! Hand-over of hosts to the next target while they write and read: no host connects again, and nothing is lost, torn or
+//! Hand-over of hosts to the new target while they write and read: no host connects again, and nothing is lost, torn or
 //! done twice. Both targets are in one process, over one file, and share the listening socket.
 
 use std::collections::BTreeSet;
@@ -80,13 +80,13 @@ impl Testbed {
         self.target().status().controllers.iter().map(|controller| controller.cntlid).collect()
     }
 
-    /// The next target, which accepts nothing yet.
+    /// The new target, which accepts nothing yet.
     pub(crate) fn next(&self) -> Target {
         claims::inherit_memories(self.target().memories().unwrap());
         Target::start(&TargetConfig { is_held: true, ..self.config.clone() }).unwrap()
     }
 
-    /// The next target takes over.
+    /// The new target takes over.
     pub(crate) fn pass_on(&mut self) {
         let next = self.next();
         self.give(next, self.freeze());

@@ -99,7 +99,7 @@ fn refused() -> Word {
     Word::Refused(vec!["a reason".to_owned()])
 }
 
-/// Result of a next process.
+/// Result of a new process.
 fn next(words: impl IntoIterator<Item = Word>, former: Other) -> Result<Succeeded, HandOverError> {
     target(true).succeed(&Script::new(words), &former, &mut ())
 }
@@ -133,7 +133,7 @@ fn the_next_process_does_not_serve_beside_the_former() {
     }
 }
 
-/// Result of a former process, true if it has said that it goes on, and what it said.
+/// Result of an old process, true if it has said that it goes on, and what it said.
 fn former(
     words: impl IntoIterator<Item = Word>,
     next: Other,
@@ -155,7 +155,7 @@ fn former_with(
         Client::open(target.ports()[0]).initialize(nvme::tcp::Digests::default());
     }
     let is_changed = target.apply(&target.config()).is_ok();
-    assert_eq!(is_changed, !is_over, "changes are the next process's");
+    assert_eq!(is_changed, !is_over, "changes are the new process's");
     (outcome, resumed.get(), channel.said.take())
 }
 
@@ -171,7 +171,7 @@ fn the_former_process_ends_when_the_next_one_lives_whatever_comes_of_its_words()
         let (outcome, has_resumed, said) = former(words, next);
         assert!(matches!(outcome, Ok(false)));
         assert_eq!(said, ["State", "Go"]);
-        assert!(has_resumed, "a next process that is not dead yet would serve what is no longer true");
+        assert!(has_resumed, "a new process that is not dead yet would serve what is no longer true");
     }
 }
 

@@ -78,7 +78,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const KILLED_FOR: Duration = Duration::from_secs(1);
 
 /// Why a process does not go on with disks that were served otherwise.
-const OTHER_WAY: &str = "the former process serves these disks in another way: start it again instead";
+const OTHER_WAY: &str = "the old process serves these disks in another way: start it again instead";
 
 /// Maximum length of a Unix socket's path that clients can connect to (unix(7)).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -117,7 +117,7 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     }
 }
 
-/// Process of attached disks: the state for taking over from a previous process, and for a handover to the next one; and metrics of
+/// Process of attached disks: the state for taking over from an old process, and for a handover to the new one; and metrics of
 /// all its disks.
 struct AttachProcess {
     new_process: Option<NewProcess>,
@@ -193,7 +193,7 @@ fn serve(
 struct Attaching<'a> {
     flags: &'a AttachFlags,
     line: CommandLine,
-    /// Record of the previous process, whose disks are taken over.
+    /// Record of the old process, whose disks are taken over.
     previous: Option<KnownRecord>,
     connection: &'a Connection,
     nqn: &'a Nqn,
@@ -313,7 +313,7 @@ impl Attaching<'_> {
             let service = match take_over.succeed(adopt) {
                 Ok(service) => service,
                 Err(failure) => {
-                    // It is still the former process's.
+                    // It is still the old process's.
                     file.into_iter().for_each(SocketFile::leave);
                     return Err(failure);
                 }
@@ -353,7 +353,7 @@ impl Attaching<'_> {
         outcome
     }
 
-    /// Returns the listening socket: that of the previous process, or a new one.
+    /// Returns the listening socket: that of the old process, or a new one.
     fn nbd_listener(
         &self,
         asked: &NbdEndpoint,
@@ -372,7 +372,7 @@ impl Attaching<'_> {
         NbdListener::inherited(asked, (self.nqn, &namespace), offered)
     }
 
-    /// Registers the disks for a handover to the next process.
+    /// Registers the disks for a handover to the new process.
     fn hold(&self, kept: Option<&KeptRecord>, disks: Vec<RecordedDisk>, holder: GroupServer) {
         let (record, controllers) = (kept.map(KeptRecord::content), self.controllers.clone());
         self.registration.hold(DiskGroup { record, restored: Mutex::default(), disks, controllers, holder });

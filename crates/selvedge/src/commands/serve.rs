@@ -39,7 +39,7 @@ use crate::stop::Stop;
 use crate::succession::{NewProcess, OldProcess};
 use gateway::{GroupSpec, Member, host_name};
 
-/// Time limit, and interval, of attempts to start a target whose previous process was killed.
+/// Time limit, and interval, of attempts to start a target whose old process was killed.
 const START_LIMIT: Duration = Duration::from_secs(30);
 const START_AGAIN: Duration = Duration::from_millis(100);
 
@@ -85,7 +85,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     let service = Service::ready(&target);
     stop.wait();
     if old_process.as_ref().is_some_and(OldProcess::is_over) {
-        // Where the next process listens for administrators, too.
+        // Where the new process listens for administrators, too.
         drop((old_process, announcer, controls, metrics, calls, host_requests, size_watch));
         if let Some(settings) = settings {
             settings.disown();
@@ -121,7 +121,7 @@ struct Begun {
     connections: Option<Arc<ClusterConnections>>,
     /// The machine's settings, where a port has MPTCP.
     mptcp: Option<MptcpMachine>,
-    /// MPTCP settings that the previous process has made.
+    /// MPTCP settings that the old process has made.
     former: Option<Applied>,
     /// State directory.
     directory: Option<Arc<StateDirectory>>,
@@ -187,7 +187,7 @@ fn begin(
         }
         connections.iter().for_each(|connections| connections.forget_left());
     }
-    // Only now: the former process has written there until its end.
+    // Only now: the old process has written there until its end.
     let audit = AuditLog::open(flags.audit_log.as_ref(), directory.as_ref())?;
     let administration = Administration::new(target.clone(), state)
         .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
@@ -207,7 +207,7 @@ fn sealing_key(flags: &ServeFlags) -> Result<Option<Arc<SealingKey>>, Failure> {
     flags.encryption_key.as_ref().map(read).transpose()
 }
 
-/// Starts a target whose previous process was killed: unfinished operations of that process hold its files until they end.
+/// Starts a target whose old process was killed: unfinished operations of that process hold its files until they end.
 fn start_after_kill(engine: &TargetConfig) -> Result<Target, Failure> {
     let until = Instant::now() + START_LIMIT;
     loop {
@@ -270,7 +270,7 @@ fn join(
     Ok((target, member))
 }
 
-/// Takes over as the gateway of the previous process, or rejoins the group if that process has died.
+/// Takes over as the gateway of the old process, or rejoins the group if that process has died.
 fn succeed_as_gateway(
     engine: &TargetConfig,
     who: (&GroupSpec, &str),
@@ -293,7 +293,7 @@ fn succeed_as_gateway(
         // The others may have given up a gateway whose process died meanwhile.
         Err(failure) if new_process.is_alone() => {
             let reason = failure.line().unwrap_or_default();
-            tracing::warn!(reason, "the previous process has died; rejoining the group");
+            tracing::warn!(reason, "the old process has died; rejoining the group");
             let mut engine = engine.clone();
             let settings = new_process.replace_dead(&mut engine);
             let (target, member) = join(&mut engine, who)?;
@@ -369,7 +369,7 @@ impl MptcpSummary {
     }
 
     /// Prints missing MPTCP settings of the machine for the ports, and makes them if wanted, in
-    /// addition to those of the previous process. The returned value reverts them when it is
+    /// addition to those of the old process. The returned value reverts them when it is
     /// dropped.
     fn prepare(
         flags: &ServeFlags,

@@ -24,9 +24,9 @@ use crate::succession::{Channel, PLACE_VARIABLE, PROCESS_VARIABLE, place_of};
 
 /// Time limit of an upgrade.
 const PATIENCE: Duration = Duration::from_secs(45);
-/// After how long it is asked whether the target still hands over: it gives the next process less time to prepare.
+/// After how long it is asked whether the target still hands over: it gives the new process less time to prepare.
 const PREPARATION: Duration = Duration::from_secs(25);
-/// Time for the next process until its control API answers.
+/// Time for the new process until its control API answers.
 const ADMINISTRATION: Duration = Duration::from_secs(10);
 /// Time-out for a target to report its command line.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ pub(super) struct Upgraded {
     process: u32,
     /// Path of the program.
     program: String,
-    /// From its start until the former process had ended.
+    /// From its start until the old process had ended.
     took_ms: u64,
     /// Hosts, with their addresses, that were too slow to be handed over, and connect again.
     disconnected: Vec<String>,
@@ -80,7 +80,7 @@ impl fmt::Display for Unchanged {
     }
 }
 
-/// Starts the next process, and waits until it serves.
+/// Starts the new process, and waits until it serves.
 pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let place = place_of(&control(flags)?);
     let unreachable = |error: std::io::Error| {
@@ -151,14 +151,14 @@ fn control(flags: &UpgradeFlags) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The next process has the rights of who starts it, which have to be those of the target.
+/// The new process has the rights of who starts it, which have to be those of the target.
 fn check_user(channel: &Channel) -> Result<(), Failure> {
     let peer = rustix::net::sockopt::socket_peercred(channel).map_err(Failure::failed)?;
     if peer.uid == rustix::process::geteuid() {
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "the target runs as user {}, and the next process has to as well: systemctl reload selvedge, or sudo -u",
+        "the target runs as user {}, and the new process has to as well: systemctl reload selvedge, or sudo -u",
         peer.uid.as_raw()
     )))
 }
@@ -190,7 +190,7 @@ pub(super) fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::i
     next.process_group(0).spawn()
 }
 
-/// Waits until the next process can be administered: who asks it something behind this command is to reach it. It serves
+/// Waits until the new process can be administered: who asks it something behind this command is to reach it. It serves
 /// already, so that nothing depends on it. Returns the hosts that had to connect again.
 fn await_administration(place: &Path, next: &mut Child) -> Vec<String> {
     let until = Instant::now() + ADMINISTRATION;
@@ -204,7 +204,7 @@ fn await_administration(place: &Path, next: &mut Child) -> Vec<String> {
     Vec::new()
 }
 
-/// Waits for the end of the former process, which ends when the next one serves. `what` it is that serves. A target is asked at
+/// Waits for the end of the old process, which ends when the new one serves. `what` it is that serves. A target is asked at
 /// its place whether it still hands over.
 pub(super) fn await_end(
     former: &impl std::os::fd::AsFd,
@@ -221,7 +221,7 @@ pub(super) fn await_end(
         let has_ended = rustix::event::poll(&mut ended, Some(&pause)).is_ok_and(|ready| ready > 0);
         match next.try_wait().map_err(Failure::failed)? {
             Some(status) => {
-                let left = if has_ended { "and so has the former process" } else { "which serves as before" };
+                let left = if has_ended { "and so has the old process" } else { "which serves as before" };
                 return Err(Failure::failed(format!(
                     "{} has ended ({status}) in place of {what}, {left}",
                     program.display()
@@ -238,7 +238,7 @@ pub(super) fn await_end(
                 )));
             }
             None if begun.elapsed() >= PREPARATION && asks.is_some() => {
-                // During the handover it answers no other request; and once the next process serves, that one does.
+                // During the handover it answers no other request; and once the new process serves, that one does.
                 let Some(place) = asks.take() else { continue };
                 let about = Channel::connect(place).and_then(|channel| ask(&channel, LOOK_AGAIN * 50));
                 if about.is_ok_and(|about| about.process != next.id()) {

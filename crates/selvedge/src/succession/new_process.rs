@@ -1,5 +1,5 @@
 //! The process that goes on in place of another one: it opens what it is offered, takes the hosts over, and serves as soon as the
-//! former one says so, or has died.
+//! old one says so, or has died.
 
 use std::env;
 use std::ffi::OsString;
@@ -26,13 +26,13 @@ use super::take_over::TakeOver;
 use crate::failure::Failure;
 use crate::mptcp::HandedSettings;
 
-/// Names the socket at which the former process waits.
+/// Names the socket at which the old process waits.
 pub(crate) const PLACE_VARIABLE: &str = "SELVEDGE_SUCCEEDS";
-/// The former process, by its number.
+/// The old process, by its number.
 pub(crate) const PROCESS_VARIABLE: &str = "SELVEDGE_SUCCEEDS_PROCESS";
-/// Time for the previous process to exit once this one serves.
+/// Time for the old process to exit once this one serves.
 const END: Duration = Duration::from_secs(30);
-/// Time for the previous process to die where this one cannot take its place.
+/// Time for the old process to die where this one cannot take its place.
 const DEATH: Duration = Duration::from_secs(3);
 
 /// A process that goes on in place of another one.
@@ -44,7 +44,7 @@ pub(crate) struct NewProcess {
     /// Namespaces in memory, kept until this process serves.
     memories: Vec<InheritedMemory>,
     listening: Vec<Arc<TcpListener>>,
-    /// Standard output and error of the previous process.
+    /// Standard output and error of the old process.
     outputs: [OwnedFd; 2],
 }
 
@@ -59,7 +59,7 @@ impl NewProcess {
             Err(NotOffered::Silence(error)) => {
                 // What it has locked is free when it has died altogether.
                 await_death();
-                tracing::warn!(%error, "the previous process does not answer; starting without a hand-over");
+                tracing::warn!(%error, "the old process does not answer; starting without a hand-over");
                 Ok(None)
             }
             Err(NotOffered::Refused(reason)) => Err(Failure::failed(format!(
@@ -88,7 +88,7 @@ impl NewProcess {
         if let Some(level) = &program_state.log_level
             && let Err(reason) = crate::log::set_level(level)
         {
-            tracing::warn!("the log's level is not the former process's: {reason}");
+            tracing::warn!("the log's level is not the old process's: {reason}");
         }
         if let Some(missing) = missing_memory(&offer) {
             return Err(NotOffered::Refused(format!("it offers no blocks of {missing}")));
@@ -104,10 +104,10 @@ impl NewProcess {
         Ok(Self { channel, old, offer, program_state, memories, listening, outputs: [output, error] })
     }
 
-    /// Prepares a target with the previous process' configuration, to serve on demand.
+    /// Prepares a target with the old process' configuration, to serve on demand.
     pub(crate) fn prepare(&self, config: &mut TargetConfig) {
         config.fabric = self.offer.fabric.clone();
-        // Opened beforehand, and taken when the former process lets go of them.
+        // Opened beforehand, and taken when the old process lets go of them.
         config.directives.standby.clone_from(&self.program_state.ceph.locked);
         self.hold(config);
     }
@@ -118,12 +118,12 @@ impl NewProcess {
         config.is_held = true;
     }
 
-    /// True if the previous process has died, so only this one can serve.
+    /// True if the old process has died, so only this one can serve.
     pub(crate) fn is_alone(&self) -> bool {
         self.old.has_died(DEATH)
     }
 
-    /// Takes the place of a previous process that has died, with its sockets and its outputs.
+    /// Takes the place of an old process that has died, with its sockets and its outputs.
     /// Returns the settings of the machine that it had changed, for this process to restore.
     pub(crate) fn replace_dead(self, config: &mut TargetConfig) -> Option<HandedSettings> {
         config.inherited.clone_from(&self.listening);
@@ -132,51 +132,50 @@ impl NewProcess {
         self.program_state.settings
     }
 
-    /// The gateway that the former process is, and its ports.
+    /// The gateway that the old process is, and its ports.
     pub(crate) fn gateway(&self) -> Result<(&OfferedMember, &[PortConfig]), Failure> {
         let member = self.program_state.ceph.member.as_ref();
-        let member =
-            member.ok_or_else(|| Failure::failed("the former process is not a gateway of a group"))?;
+        let member = member.ok_or_else(|| Failure::failed("the old process is not a gateway of a group"))?;
         Ok((member, &self.offer.fabric.ports))
     }
 
-    /// Settings of the machine that the previous process has changed. This process restores them
+    /// Settings of the machine that the old process has changed. This process restores them
     /// once it serves.
     pub(crate) fn settings(&self) -> Option<HandedSettings> {
         self.program_state.settings.clone()
     }
 
-    /// Threshold of slow commands: that of the previous process, or of the command line where it does
+    /// Threshold of slow commands: that of the old process, or of the command line where it does
     /// not say.
     pub(crate) fn slow_commands(&self, typed: Option<Duration>) -> Option<Duration> {
         self.program_state.slow_commands.map_or(typed, |kept| kept.threshold_ns.map(Duration::from_nanos))
     }
 
     /// Takes the hosts over and serves them. False if the target has to be restarted instead. When
-    /// this returns, the previous process has exited.
+    /// this returns, the old process has exited.
     pub(crate) fn succeed(self, target: &Arc<Target>, member: Option<&mut Member>) -> Result<bool, Failure> {
         let forgotten = claims::forget();
         if !forgotten.is_empty() {
             // It would serve blank ones.
             let reason = format!("namespaces in memory were not taken over: {forgotten:?}");
             let _ = self.channel.say(&Word::Refused(vec![reason.clone()]), &[]);
-            return Err(Failure::failed(format!("the former process serves on: {reason}")));
+            return Err(Failure::failed(format!("the old process serves on: {reason}")));
         }
         let mut take_over = TakeOver::new(target, member, &self.program_state.ceph);
         let taken = target.succeed(&self.channel, &self.old, &mut take_over);
         let taken = taken.map_err(|reason| {
             tracing::error!(fault = ?reason.fault(), "the hand-over has failed");
-            Failure::failed(format!("the former process serves on: {reason}"))
+            Failure::failed(format!("the old process serves on: {reason}"))
         })?;
         if let Succeeded::StartsAnew(reason) = taken {
             tracing::warn!(
                 reason = reason.to_string(),
                 fault = ?reason.fault(),
-                "the previous process died during the hand-over; starting without its connections"
+                "the old process died during the hand-over; starting without its connections"
             );
             self.take_outputs();
             if !take_over.start_over()? {
-                // The blocks are as the former process has left them.
+                // The blocks are as the old process has left them.
                 claims::inherit_memories(self.memories);
                 return Ok(false);
             }
@@ -187,12 +186,12 @@ impl NewProcess {
         let _ = self.channel.say(&Word::Serving, &[]);
         drop(self.channel);
         if !self.old.has_died(END) {
-            tracing::warn!("the former process has not ended yet");
+            tracing::warn!("the old process has not ended yet");
         }
         Ok(true)
     }
 
-    /// Writes where the former process did.
+    /// Writes where the old process did.
     fn take_outputs(&self) {
         let [output, error] = &self.outputs;
         let _ = rustix::stdio::dup2_stdout(output).and_then(|()| rustix::stdio::dup2_stderr(error));
@@ -222,7 +221,7 @@ fn missing_memory(offer: &Offer) -> Option<String> {
     Some(format!("namespace {} of {nqn}", namespace.nsid))
 }
 
-/// Waits until the former process has died, if it does.
+/// Waits until the old process has died, if it does.
 pub(crate) fn await_death() {
     let number = env::var(PROCESS_VARIABLE).ok().and_then(|number| number.parse().ok());
     if let Some(Ok(process)) = number.and_then(Pid::from_raw).map(OtherProcess::open) {

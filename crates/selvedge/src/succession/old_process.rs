@@ -152,7 +152,7 @@ impl UpgradeState {
                 Ok(false)
             }
             Greeting::Comes { version, knows } => {
-                tracing::info!(process = peer.pid.as_raw_nonzero().get(), version, "the next process comes");
+                tracing::info!(process = peer.pid.as_raw_nonzero().get(), version, "the new process comes");
                 self.hand_over(channel, peer.pid, &knows)
             }
             Greeting::Probe => Ok(false),
@@ -222,7 +222,7 @@ impl UpgradeState {
         Ok(is_over)
     }
 
-    /// Offers what the next process prepares with, and what this one has open.
+    /// Offers what the new process prepares with, and what this one has open.
     fn offer(&self, channel: &Channel, offer: Offer, mark: &ResumeMark) -> io::Result<()> {
         let listening = self.target.listening()?;
         let memories = self.target.memories()?;
@@ -240,13 +240,13 @@ impl UpgradeState {
         channel.say(&Word::Offer(Box::new(offer)), &descriptors)
     }
 
-    /// Says whether the next process serves.
+    /// Says whether the new process serves.
     fn tell_end(new_process: u32, is_over: bool, pause_ms: u64) {
         if is_over {
-            tracing::info!(pause_ms, process = new_process, "the next process serves; this one ends");
+            tracing::info!(pause_ms, process = new_process, "the new process serves; this one ends");
             let _ = sd_notify::notify(&[NotifyState::MainPid(new_process)]);
         } else {
-            tracing::error!("the next process has died; this one serves on, and hosts connect again");
+            tracing::error!("the new process has died; this one serves on, and hosts connect again");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Release of the previous process' resources in Ceph clusters: locks of images, and its part in a
+//! Release of the old process' resources in Ceph clusters: locks of images, and its part in a
 //! group of gateways. It sends nothing to the new process.
 
 use std::time::Instant;
@@ -90,13 +90,13 @@ impl<'a> Release<'a> {
 }
 
 impl Releases for Release<'_> {
-    /// By which connections the next process can be shut out.
+    /// By which connections the new process can be shut out.
     fn introduced(&mut self, said: Value) -> Result<(), HandOverError> {
         let refused = |reason: String| HandOverError::program(Fault::OtherProcess, reason);
         let connections: Vec<ClusterConnection> = handed_ceph::read(&said).map_err(refused)?;
         // Others of the same machine must not be.
         if let Some(other) = connections.iter().find(|connection| !names_one(&connection.address)) {
-            let reason = format!("the next process names {}, which is not a connection", other.address);
+            let reason = format!("the new process names {}, which is not a connection", other.address);
             return Err(refused(reason));
         }
         self.connections = connections;
@@ -105,7 +105,7 @@ impl Releases for Release<'_> {
 
     fn hold_still(&mut self) -> Result<(), HandOverError> {
         self.still = Some(Box::new(self.administration.hold_still()));
-        // A gateway's next process has it of the group.
+        // A gateway's new process has it of the group.
         if self.membership.is_none() && served(self.target) != self.served {
             let reason = "what it serves was changed meanwhile; upgrade it again";
             return Err(HandOverError::program(Fault::ThisProcess, reason));
@@ -131,7 +131,7 @@ impl Releases for Release<'_> {
         }
     }
 
-    /// A next process that has not refused it itself is shut out.
+    /// A new process that has not refused it itself is shut out.
     fn take_back(&mut self, has_refused: bool) {
         let from: &[ClusterConnection] = if has_refused { &[] } else { &self.connections };
         self.target.take_images_back(from);
@@ -151,12 +151,12 @@ impl Releases for Release<'_> {
 
     fn is_awaited(&mut self) {
         tracing::warn!(
-            "the next process has the hosts and does not say that it serves; if it hangs, end it (kill -KILL), and this \
+            "the new process has the hosts and does not say that it serves; if it hangs, end it (kill -KILL), and this \
              process serves on"
         );
     }
 
-    /// Leaves the changes that wait for the guard to the next process, too.
+    /// Leaves the changes that wait for the guard to the new process, too.
     fn leave(&mut self) {
         self.administration.leave();
         self.has_left = true;

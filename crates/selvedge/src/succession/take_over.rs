@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
 use crate::failure::Failure;
 
-/// Take-over of the previous process' images and membership.
+/// Take-over of the old process' images and membership.
 pub(super) struct TakeOver<'a> {
     target: &'a Arc<Target>,
     member: Option<&'a mut Member>,
@@ -39,7 +39,7 @@ impl<'a> TakeOver<'a> {
         taken.map(drop).map_err(|error| HandOverError::program(Fault::System, error))
     }
 
-    /// Goes on after the previous process has died with an incomplete hand-over. True if this
+    /// Goes on after the old process has died with an incomplete hand-over. True if this
     /// process serves all the same, as a gateway in a new epoch; otherwise the target has to be
     /// restarted, with images to which no other process writes.
     pub(super) fn start_over(&mut self) -> Result<bool, Failure> {
@@ -50,7 +50,7 @@ impl<'a> TakeOver<'a> {
         if !self.offered.connections.is_empty()
             && let Err(error) = self.target.shut_out(&self.offered.connections)
         {
-            tracing::warn!(%error, "the former process is not shut out: its images may take half a minute to become available");
+            tracing::warn!(%error, "the old process is not shut out: its images may take half a minute to become available");
         }
         Ok(false)
     }

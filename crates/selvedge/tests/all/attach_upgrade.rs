@@ -127,11 +127,11 @@ fn metrics_keep_their_address() {
     let mut testbed = Testbed::start(&["--nbd", "unix:disk.nbd", "--metrics", &address]);
     assert!(metrics(&address).is_some_and(|text| text.contains("selvedge_host_path_live{")));
     testbed.pass_on(&[]);
-    wait_until("the former process has ended", || {
+    wait_until("the old process has ended", || {
         testbed.first.0.try_wait().expect("a child of ours").is_some()
     });
-    // The next one has the address as soon as it is free.
-    wait_until("the next process has metrics", || {
+    // The new one has the address as soon as it is free.
+    wait_until("the new process has metrics", || {
         metrics(&address).is_some_and(|text| text.contains("selvedge_host_path_live{"))
     });
 }
@@ -238,7 +238,7 @@ fn words_that_are_no_words_change_nothing() {
     assert_eq!(Client::connect(&testbed.socket()).read(), 0);
 }
 
-/// A previous process with another protocol: the new one reports it in a line, and does no harm.
+/// An old process with another protocol: the new one reports it in a line, and does no harm.
 #[test]
 fn a_new_process_refuses_a_previous_one_of_another_format() {
     use std::io::Write as _;

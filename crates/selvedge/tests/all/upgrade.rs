@@ -63,12 +63,12 @@ impl Testbed {
         // Where the disk is too slow to come to rest in time, nothing is handed over, and an administrator tries again.
         let report = wait_for("an upgrade", || {
             let output = self.upgrade(&["-o", "json"]).wait_with_output().expect("it ends");
-            let is_slow = stderr(&output).contains("the former process serves on: the storage works");
+            let is_slow = stderr(&output).contains("the old process serves on: the storage works");
             (!is_slow).then(|| json(&output))
         });
         assert_eq!(report["former_process"], self.process);
         self.process = report["process"].as_u64().expect("a number") as u32;
-        // It listens for administrators when the former process does not any longer.
+        // It listens for administrators when the old process does not any longer.
         wait_until("it waits for a new process", || self.is_administered());
     }
 
@@ -93,10 +93,10 @@ impl Testbed {
         std::fs::read_to_string(self.folder.path().join("log")).expect("a log")
     }
 
-    /// True if the previous process has announced that this one serves.
+    /// True if the old process has announced that this one serves.
     fn has_left_to(&self, next: u32) -> bool {
         let process = format!("process={next}");
-        self.log().lines().any(|line| line.contains("the next process serves") && line.ends_with(&process))
+        self.log().lines().any(|line| line.contains("the new process serves") && line.ends_with(&process))
     }
 
     fn tell(&self, words: &[&str]) -> Value {
@@ -297,7 +297,7 @@ fn kill_amid(testbed: &Testbed, kills_next: bool, after: Duration) -> Option<u32
     let log = File::options().append(true).open(testbed.folder.path().join("log")).expect("a log");
     let mut upgrade = program(testbed.folder.path());
     upgrade.args(["upgrade", "--control", "unix:control.sock", "-o", "json"]);
-    // Not a pipe: the next process has it open as long as it lives.
+    // Not a pipe: the new process has it open as long as it lives.
     let said = testbed.folder.path().join("said");
     let upgrade = upgrade.stdout(File::create(&said).expect("a file")).stderr(log);
     let mut upgrade = upgrade.spawn().expect("the program runs");
@@ -318,7 +318,7 @@ fn kill_amid(testbed: &Testbed, kills_next: bool, after: Duration) -> Option<u32
     let who = if kills_next { "the next" } else { "the former" };
     wait_for(&format!("one serves, of {both:?}, where {who} was killed after {after:?}"), || {
         if kills_next && testbed.has_left_to(next) {
-            wait_until("the former process ends", || alive().is_empty());
+            wait_until("the old process ends", || alive().is_empty());
             return Some(None);
         }
         let [one] = alive()[..] else { return None };

@@ -1,5 +1,5 @@
 //! Hand-over of images of Ceph clusters: each process has its own handle, and the owner of an
-//! image's exclusive lock writes to it. The previous process gives the locks back when all is
+//! image's exclusive lock writes to it. The old process gives the locks back when all is
 //! quiesced, since its library has then carried out or refused all requests, and refuses later
 //! ones; the new process takes them before it reports that it has taken over.
 

@@ -42,7 +42,7 @@ impl Protocol for TargetProtocol {
 }
 
 /// Input for the preparation of the new process. Descriptors: listening sockets, namespaces in
-/// memory, locks, the end of a pipe that shows whether the previous process has resumed, and
+/// memory, locks, the end of a pipe that shows whether the old process has resumed, and
 /// standard output and error.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Offer {

@@ -62,7 +62,7 @@ pub(crate) struct Frozen {
     pub(crate) queue: Option<HandedQueue>,
 }
 
-/// Reason for which a queue of the previous process is not taken over.
+/// Reason for which a queue of the old process is not taken over.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdoptionError {
     /// Read entries beyond the size of the queue.
@@ -102,7 +102,7 @@ pub(crate) enum AdoptionError {
     Watch(io::Error),
 }
 
-/// A queue of the previous process to be taken over. It stays quiesced until the `Thaw`.
+/// A queue of the old process to be taken over. It stays quiesced until the `Thaw`.
 #[derive(Debug)]
 pub(crate) struct Adoption {
     pub(crate) arrival: Arrival,

@@ -168,7 +168,7 @@ fn leave(devices: Vec<Device>, kept: Option<KeptRecord>) {
     kept.into_iter().for_each(KeptRecord::leave);
 }
 
-/// Waits until the former process leaves its devices.
+/// Waits until the old process leaves its devices.
 fn succeed(attaching: &Attaching<'_>, take_over: &mut GroupTakeOver) -> Result<(), Failure> {
     let service = take_over.succeed(|state, _| match state {
         HandedState::Ublk => Ok(Vec::new()),
@@ -225,7 +225,7 @@ fn adopt(
 /// Returns the device if it was stopped, as no program had it open, and not removed: its process was killed while it waited for
 /// users of another one. Nothing waits for such a device, which cannot be started again.
 fn stopped(attaching: &Attaching<'_>, device: RecordedDevice) -> Option<FoundDevice> {
-    // The former process of an upgrade has its devices still.
+    // The old process of an upgrade has its devices still.
     attaching.previous.as_ref()?;
     let found = FoundDevice::of_number(device.number).ok().flatten()?;
     (device.is(&found) && found.state == DeviceState::Dead).then_some(found)

@@ -24,7 +24,7 @@ use crate::succession::Channel;
 
 /// Time-out for a process to report its command line.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Time for the next process until it can be upgraded itself.
+/// Time for the new process until it can be upgraded itself.
 const SUCCESSION: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
@@ -46,7 +46,7 @@ struct UpgradedProcess {
     program: String,
     /// Block devices, Unix sockets, and addresses of NBD servers.
     places: Vec<String>,
-    /// From its start until the former process had ended; nothing where nothing was to be done.
+    /// From its start until the old process had ended; nothing where nothing was to be done.
     took_ms: Option<u64>,
 }
 
@@ -76,7 +76,7 @@ struct Running {
     places: Vec<String>,
 }
 
-/// Starts the next processes, one after the other, and waits until each serves.
+/// Starts the new processes, one after the other, and waits until each serves.
 pub(super) fn run(flags: &UpgradeAttachFlags) -> Result<(), Failure> {
     let program = match &flags.program {
         Some(program) => program.clone(),
@@ -146,7 +146,7 @@ fn upgrade(running: Running, program: &PathBuf, if_changed: bool) -> Result<Upgr
     let peer = rustix::net::sockopt::socket_peercred(&channel).map_err(Failure::failed)?;
     if peer.uid != rustix::process::geteuid() {
         return Err(Failure::failed(format!(
-            "process {process} runs as user {}, and the next one has to as well: systemctl reload, or sudo -u",
+            "process {process} runs as user {}, and the new one has to as well: systemctl reload, or sudo -u",
             peer.uid.as_raw()
         )));
     }
@@ -183,7 +183,7 @@ fn upgrade(running: Running, program: &PathBuf, if_changed: bool) -> Result<Upgr
     Ok(upgraded)
 }
 
-/// Waits until the next process can be upgraded, too. It serves already, so that nothing depends on it.
+/// Waits until the new process can be upgraded, too. It serves already, so that nothing depends on it.
 fn await_succession(former: &Path, next: &mut Child) {
     let Some(place) = former.parent().map(|folder| succession_place(folder, next.id())) else { return };
     let until = Instant::now() + SUCCESSION;

@@ -66,7 +66,7 @@ pub(super) fn serve(
     if let Some(take_over) = &mut take_over
         && let Err(failure) = succeed(attaching, &holder, take_over)
     {
-        // They are still the former process's.
+        // They are still the old process's.
         files.into_iter().for_each(SocketFile::leave);
         return Err(failure);
     }

@@ -38,7 +38,7 @@ impl Protocol for AttachProtocol {
 pub(crate) struct OfferedGroup {
     /// Command line of a process for these disks alone, which identifies the group.
     pub(crate) arguments: Vec<String>,
-    /// Path of the previous process' record.
+    /// Path of the old process' record.
     pub(crate) record: Option<PathBuf>,
     /// Interface by which they are served.
     #[serde(rename = "way")]
@@ -61,7 +61,7 @@ impl OfferedGroup {
 /// State of a group's clients.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HandedGroup {
-    /// State for the next process.
+    /// State for the new process.
     pub(crate) state: HandedState,
     /// Descriptors that go with it.
     pub(crate) descriptors: usize,
@@ -74,6 +74,6 @@ pub(crate) enum HandedState {
     Nbd(HandedServer),
     /// Front ends of virtual machines.
     VhostUser(HandedVhostServer),
-    /// Block devices, which the former process leaves behind its last word: the kernel keeps what they are asked for.
+    /// Block devices, which the old process leaves behind its last word: the kernel keeps what they are asked for.
     Ublk,
 }
