@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::gateway::{self as process, AGAIN};
 use crate::gateway_plan::GatewayPlan;
 use crate::scene::Scene;
-use crate::succession::{DEATH, END, FormerProcess, has_died_within, offered};
+use crate::succession::{DEATH, END, WatchedProcess, has_died_within, offered};
 use crate::upgrade::{State, Upgrade};
 use crate::upgrade_channel::UpgradeChannel;
 
@@ -146,12 +146,12 @@ pub(crate) fn live(
     upgrade: &Rc<Upgrade>,
     channel: UpgradeChannel,
 ) {
-    let ends = || upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+    let ends = || upgrade.new_is(State::Ends { is_alone: simulation::has_died(upgrade.old) });
     let (offer, opened) = match offered(&channel) {
         Ok(offered) => offered,
         Err(NotOffered::Silence(_)) => {
             drop(channel);
-            let has_died = has_died_within(upgrade.former, END);
+            let has_died = has_died_within(upgrade.old, END);
             return restart(scene, number, plan, upgrade, has_died);
         }
         Err(NotOffered::Refused(reason)) => {
@@ -159,7 +159,7 @@ pub(crate) fn live(
             return ends();
         }
     };
-    let former = FormerProcess::of(upgrade.former, &opened);
+    let old = WatchedProcess::of(upgrade.old, &opened);
     disk::inherit(opened.holds);
     let begun = serde_json::from_value(offer.beside).map_err(|error| error.to_string());
     let begun = begun.and_then(|offered: OfferedMember| {
@@ -178,7 +178,7 @@ pub(crate) fn live(
             disk::forget();
             // The others may have given up a gateway whose process died meanwhile: no other process
             // would serve as it.
-            if has_died_within(upgrade.former, DEATH) {
+            if has_died_within(upgrade.old, DEATH) {
                 return restart(scene, number, plan, upgrade, true);
             }
             return ends();
@@ -187,7 +187,7 @@ pub(crate) fn live(
     disk::forget();
     let mut new_gateway =
         NewGateway { target: &target, member: &mut member, offered: &offered, has_taken: false };
-    let taken = target.succeed(&channel, &former, &mut new_gateway);
+    let taken = target.succeed(&channel, &old, &mut new_gateway);
     simulation::say(|| format!("the new process: {taken:?}"));
     let state = match taken {
         Ok(Succeeded::Serves) => State::Serves,
@@ -200,10 +200,10 @@ pub(crate) fn live(
         },
         Err(_) => return ends(),
     };
-    upgrade.next_is(state);
+    upgrade.new_is(state);
     let _ = channel.say_with(&Word::Serving, Vec::new());
     drop(channel);
-    if !has_died_within(upgrade.former, END) {
+    if !has_died_within(upgrade.old, END) {
         simulation::say(|| "the old process has not ended yet".to_owned());
     }
     scene.targets[number].process.set(simulation::current_process());
@@ -218,11 +218,11 @@ fn restart(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade: &Upgra
             Err(reason) => simulation::say(|| format!("gateway {number} does not start: {reason}")),
         }
         if !tries_again || scene.targets[number].ends.get() {
-            return upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+            return upgrade.new_is(State::Ends { is_alone: simulation::has_died(upgrade.old) });
         }
         sleep(AGAIN);
     };
-    upgrade.next_is(State::ServesAnew);
+    upgrade.new_is(State::ServesAnew);
     scene.targets[number].process.set(simulation::current_process());
     process::serve_on(scene, number, plan, begun);
 }

@@ -46,24 +46,24 @@ pub(crate) fn has_died_within(process: ProcessId, time: Duration) -> bool {
 }
 
 /// The old process, as the new one sees it.
-pub(crate) struct FormerProcess {
+pub(crate) struct WatchedProcess {
     process: OtherProcess,
     has_resumed: Rc<Cell<bool>>,
 }
 
-impl FormerProcess {
+impl WatchedProcess {
     pub(crate) fn of(process: ProcessId, opened: &Opened) -> Self {
         Self { process: OtherProcess(process), has_resumed: opened.has_resumed.clone() }
     }
 }
 
-impl Process for FormerProcess {
+impl Process for WatchedProcess {
     fn has_died(&self, time: Duration) -> bool {
         self.process.has_died(time)
     }
 }
 
-impl OldProcess for FormerProcess {
+impl OldProcess for WatchedProcess {
     fn has_resumed(&self) -> bool {
         self.has_resumed.get()
     }
@@ -76,7 +76,7 @@ pub(crate) fn leave(
     hand: impl FnOnce(&Upgrade, &UpgradeChannel) -> Result<bool, HandOverError> + 'static,
 ) -> Option<State> {
     let upgrade = scene.targets[number].upgrade.borrow().clone()?;
-    if upgrade.former != simulation::current_process() {
+    if upgrade.old != simulation::current_process() {
         return None;
     }
     if let Some(channel) = upgrade.channel.take() {
@@ -86,10 +86,10 @@ pub(crate) fn leave(
             drop(channel);
             simulation::say(|| format!("the old process: {outcome:?}"));
             let is_over = matches!(outcome, Ok(true));
-            upgrade.former_is(if is_over { State::Ends { is_alone: false } } else { State::Serves });
+            upgrade.old_is(if is_over { State::Ends { is_alone: false } } else { State::Serves });
         });
     }
-    Some(upgrade.former_state())
+    Some(upgrade.old_state())
 }
 
 /// Hands a target over.
@@ -150,8 +150,8 @@ fn hand_over(
     descriptors.extend(holds.into_iter().map(Descriptor::Hold));
     descriptors.push(Descriptor::HasResumed(has_resumed.clone()));
     channel.say_with(&Word::Offer(Box::new(offer)), descriptors)?;
-    let Some(next) = upgrade.next() else { return Ok(false) };
-    target.hand_over_to(channel, (&OtherProcess(next), knows), releases, || has_resumed.set(true))
+    let Some(new) = upgrade.new_process() else { return Ok(false) };
+    target.hand_over_to(channel, (&OtherProcess(new), knows), releases, || has_resumed.set(true))
 }
 
 /// Files and sockets of the old process.
@@ -192,13 +192,13 @@ pub(crate) fn offered(channel: &UpgradeChannel) -> Result<(Offer, Opened), NotOf
 
 /// The life of the new process.
 pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, channel: UpgradeChannel) {
-    let ends = || upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+    let ends = || upgrade.new_is(State::Ends { is_alone: simulation::has_died(upgrade.old) });
     let (offer, opened) = match offered(&channel) {
         Ok(offered) => offered,
         Err(NotOffered::Silence(_)) => {
             drop(channel);
             // Where the old process lives, it has what this one does not get.
-            let has_died = has_died_within(upgrade.former, END);
+            let has_died = has_died_within(upgrade.old, END);
             return restart(scene, number, upgrade, &[], has_died);
         }
         Err(NotOffered::Refused(reason)) => {
@@ -206,13 +206,13 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, chan
             return ends();
         }
     };
-    let former = FormerProcess::of(upgrade.former, &opened);
+    let old = WatchedProcess::of(upgrade.old, &opened);
     disk::inherit(opened.holds);
     let Some(target) = target::start_held(scene, offer.fabric, opened.listening.clone()) else {
         return ends();
     };
     disk::forget();
-    let taken = target.succeed(&channel, &former, &mut ());
+    let taken = target.succeed(&channel, &old, &mut ());
     simulation::say(|| format!("the new process: {taken:?}"));
     match taken {
         Ok(Succeeded::Serves) => {}
@@ -227,10 +227,10 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, chan
         let controllers = target.status().controllers;
         upgrade.check_controllers(&controllers.iter().map(|one| (one.cntlid, one.queues.len())).collect());
     }
-    upgrade.next_is(State::Serves);
+    upgrade.new_is(State::Serves);
     let _ = channel.say(&Word::Serving, &[]);
     drop(channel);
-    if !former.has_died(END) {
+    if !old.has_died(END) {
         simulation::say(|| "the old process has not ended yet".to_owned());
     }
     serve(scene, number, target);
@@ -247,9 +247,9 @@ fn restart(
     let node = &scene.targets[number];
     let fabric = node.served.borrow().clone();
     let Some(target) = target::start(scene, fabric, inherited, tries_again) else {
-        return upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+        return upgrade.new_is(State::Ends { is_alone: simulation::has_died(upgrade.old) });
     };
-    upgrade.next_is(State::ServesAnew);
+    upgrade.new_is(State::ServesAnew);
     serve(scene, number, target);
 }
 

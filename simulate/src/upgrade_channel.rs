@@ -50,8 +50,8 @@ pub(crate) struct UpgradeChannel {
 impl UpgradeChannel {
     /// Both ends: the old process', and the new one's.
     pub(crate) fn pair(upgrade: &Rc<Upgrade>) -> (Self, Self) {
-        let (to_next, from_former) = channel();
-        let (to_former, from_next) = channel();
+        let (to_new, from_old) = channel();
+        let (to_old, from_new) = channel();
         let end = |side, to, from| Self {
             side,
             upgrade: upgrade.clone(),
@@ -61,7 +61,7 @@ impl UpgradeChannel {
             received: RefCell::default(),
             descriptors: RefCell::default(),
         };
-        (end(Side::Former, to_next, from_next), end(Side::Next, to_former, from_former))
+        (end(Side::Old, to_new, from_new), end(Side::New, to_old, from_old))
     }
 
     /// Says a word, with what is open.
@@ -102,13 +102,13 @@ impl UpgradeChannel {
     fn write_as_other_version(&self, bytes: &mut Vec<u8>, descriptors: &mut Vec<Descriptor>) {
         let Trouble::Version(version) = self.upgrade.trouble else { return };
         match version {
-            Version::Format { by } if self.side == Side::Next => {
+            Version::Format { by } if self.side == Side::New => {
                 bytes[8] = bytes[8].wrapping_add_signed(by);
             }
-            Version::Foreign if self.side == Side::Next => *bytes = b"SSH-2.0-OpenSSH_9.2\r\n".repeat(4),
+            Version::Foreign if self.side == Side::New => *bytes = b"SSH-2.0-OpenSSH_9.2\r\n".repeat(4),
             Version::SaysMore => say_more(bytes, descriptors.len()),
-            Version::FewerDescriptors if self.side == Side::Former => drop(descriptors.pop()),
-            Version::OtherDescriptors if self.side == Side::Former => {
+            Version::FewerDescriptors if self.side == Side::Old => drop(descriptors.pop()),
+            Version::OtherDescriptors if self.side == Side::Old => {
                 for descriptor in descriptors {
                     if matches!(descriptor, Descriptor::Socket(_)) {
                         *descriptor = Descriptor::HasResumed(Rc::default());

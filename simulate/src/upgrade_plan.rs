@@ -31,8 +31,8 @@ pub(crate) enum Trouble {
 /// Process of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    Former,
-    Next,
+    Old,
+    New,
 }
 
 /// A moment of an upgrade.
@@ -63,7 +63,7 @@ pub(crate) enum Version {
 
 impl Trouble {
     pub(crate) fn any(random: &mut Random) -> Self {
-        let side = if random.chance(500) { Side::Former } else { Side::Next };
+        let side = if random.chance(500) { Side::Old } else { Side::New };
         let step = random.below(u64::from(STEPS)) as u32;
         let when = if random.chance(700) {
             When::Step(step)
@@ -96,12 +96,12 @@ impl Trouble {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::None => "nothing",
-            Self::Kill { side: Side::Former, .. } => "former killed",
-            Self::Kill { side: Side::Next, .. } => "next killed",
-            Self::Pause { side: Side::Former, .. } => "former paused",
-            Self::Pause { side: Side::Next, .. } => "next paused",
-            Self::Starve { side: Side::Former, .. } => "former gets nothing",
-            Self::Starve { side: Side::Next, .. } => "next gets nothing",
+            Self::Kill { side: Side::Old, .. } => "old killed",
+            Self::Kill { side: Side::New, .. } => "new killed",
+            Self::Pause { side: Side::Old, .. } => "old paused",
+            Self::Pause { side: Side::New, .. } => "new paused",
+            Self::Starve { side: Side::Old, .. } => "old gets nothing",
+            Self::Starve { side: Side::New, .. } => "new gets nothing",
             Self::PowerOff { .. } => "power lost",
             Self::Hangup { .. } => "line ended",
             Self::Damage { .. } => "word damaged",

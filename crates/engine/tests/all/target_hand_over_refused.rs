@@ -36,7 +36,7 @@ fn what_cannot_be_of_a_namespace_is_refused_and_the_former_target_goes_on() {
 }
 
 #[test]
-fn a_namespace_that_the_next_target_cannot_open_is_taken_from_no_host() {
+fn a_namespace_that_the_new_target_cannot_open_is_taken_from_no_host() {
     let testbed = Testbed::new(Engine::Automatic, |_| ());
     let party = Host::connect(testbed.address());
     let mut queue = party.io(1);

@@ -293,7 +293,7 @@ fn the_log_names_the_party_at_fault_for_a_failed_upgrade() {
 
 /// Kills one of the two processes of an upgrade after this time; the one that serves then. `None` if the upgrade was over before,
 /// so that the only one that served was killed.
-fn kill_amid(testbed: &Testbed, kills_next: bool, after: Duration) -> Option<u32> {
+fn kill_amid(testbed: &Testbed, kills_new: bool, after: Duration) -> Option<u32> {
     let log = File::options().append(true).open(testbed.folder.path().join("log")).expect("a log");
     let mut upgrade = program(testbed.folder.path());
     upgrade.args(["upgrade", "--control", "unix:control.sock", "-o", "json"]);
@@ -311,13 +311,13 @@ fn kill_amid(testbed: &Testbed, kills_next: bool, after: Duration) -> Option<u32
         return process.and_then(|process| process.try_into().ok());
     };
     sleep(after);
-    kill(if kills_next { next } else { testbed.process });
+    kill(if kills_new { next } else { testbed.process });
     let _ = upgrade.wait();
     let both = [testbed.process, next];
     let alive = || both.into_iter().filter(|process| lives(*process)).collect::<Vec<u32>>();
-    let who = if kills_next { "the next" } else { "the former" };
+    let who = if kills_new { "the new one" } else { "the old one" };
     wait_for(&format!("one serves, of {both:?}, where {who} was killed after {after:?}"), || {
-        if kills_next && testbed.has_left_to(next) {
+        if kills_new && testbed.has_left_to(next) {
             wait_until("the old process ends", || alive().is_empty());
             return Some(None);
         }

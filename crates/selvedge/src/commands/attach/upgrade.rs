@@ -38,8 +38,10 @@ pub(in crate::commands) struct UpgradedProcesses {
 #[derive(Serialize, schemars::JsonSchema)]
 struct UpgradedProcess {
     /// The process that served, and its version.
-    former_process: u32,
-    former_version: String,
+    #[serde(rename = "former_process")]
+    old_process: u32,
+    #[serde(rename = "former_version")]
+    old_version: String,
     /// The process that serves now; the same where it runs the program already.
     process: u32,
     /// Path of the program.
@@ -53,12 +55,12 @@ struct UpgradedProcess {
 impl fmt::Display for UpgradedProcesses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for one in &self.processes {
-            let UpgradedProcess { former_process, former_version, process, program, places, took_ms } = one;
+            let UpgradedProcess { old_process, old_version, process, program, places, took_ms } = one;
             let places = places.join(", ");
             match took_ms {
                 Some(took_ms) => writeln!(
                     f,
-                    "{places}: process {process} ({program}) serves in place of process {former_process} ({former_version}); \
+                    "{places}: process {process} ({program}) serves in place of process {old_process} ({old_version}); \
                      it took {took_ms} ms"
                 )?,
                 None => writeln!(f, "{places}: process {process} runs {program} already")?,
@@ -153,8 +155,8 @@ fn upgrade(running: Running, program: &PathBuf, if_changed: bool) -> Result<Upgr
     let about = ask(&channel).map_err(unreachable)?;
     drop(channel);
     let mut upgraded = UpgradedProcess {
-        former_process: about.process,
-        former_version: about.version.clone(),
+        old_process: about.process,
+        old_version: about.version.clone(),
         process: about.process,
         program: program.display().to_string(),
         places,
@@ -170,24 +172,24 @@ fn upgrade(running: Running, program: &PathBuf, if_changed: bool) -> Result<Upgr
             about.obstacles.join("; ")
         )));
     }
-    let former = i32::try_from(about.process).ok().and_then(Pid::from_raw);
-    let former = former.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
-    let former = former.ok_or_else(|| Failure::failed(format!("process {process} has ended")))?;
+    let old = i32::try_from(about.process).ok().and_then(Pid::from_raw);
+    let old = old.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
+    let old = old.ok_or_else(|| Failure::failed(format!("process {process} has ended")))?;
     let begun = Instant::now();
-    let mut next = start(program, &about, &place)
+    let mut new = start(program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
-    await_end(&former, &mut next, (program, None), &format!("process {process}"))?;
+    await_end(&old, &mut new, (program, None), &format!("process {process}"))?;
     upgraded.took_ms = Some(begun.elapsed().as_millis() as u64);
-    upgraded.process = next.id();
-    await_succession(&place, &mut next);
+    upgraded.process = new.id();
+    await_succession(&place, &mut new);
     Ok(upgraded)
 }
 
 /// Waits until the new process can be upgraded, too. It serves already, so that nothing depends on it.
-fn await_succession(former: &Path, next: &mut Child) {
-    let Some(place) = former.parent().map(|folder| succession_place(folder, next.id())) else { return };
+fn await_succession(old: &Path, new: &mut Child) {
+    let Some(place) = old.parent().map(|folder| succession_place(folder, new.id())) else { return };
     let until = Instant::now() + SUCCESSION;
-    while Instant::now() < until && matches!(next.try_wait(), Ok(None)) {
+    while Instant::now() < until && matches!(new.try_wait(), Ok(None)) {
         let about = Channel::connect(&place).and_then(|channel| ask(&channel));
         if about.is_ok_and(|about| about.obstacles.is_empty()) {
             return;
