@@ -59,7 +59,7 @@ pub fn decode<P: Protocol>(mut stream: impl io::Read) -> io::Result<(Word<P>, us
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header)?;
     let Header { checksum, length, descriptors } = Header::of::<P>(&header)?;
-    // It has room at once, so that no part of it is left in memory that was given back.
+    // Room at once: no part of it is left in memory that was given back.
     let mut body = Zeroizing::new(Vec::new());
     body.try_reserve_exact(length).map_err(io::Error::other)?;
     stream.take(length as u64).read_to_end(&mut body)?;

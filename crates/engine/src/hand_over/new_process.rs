@@ -116,7 +116,7 @@ pub fn take_over<P: Protocol, C: Channel<P>>(
                     // Before the old process learns of it, which tries to have it at once.
                     service.give_back();
                 }
-                // It need not wait for this process until its patience is over.
+                // Without this word, the old process would wait until its time limit.
                 let _ = channel.say(&Word::Refused(vec![reason.to_string()]), &[]);
                 Ok(life(old, has_all, is_refused))
             }

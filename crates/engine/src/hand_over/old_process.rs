@@ -44,7 +44,7 @@ impl Greeting {
             Ok(_) => Err(HandOverError::NoGreeting),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Self::Probe),
             Err(error) => {
-                // What it cannot read, it may not be able to say; the reason is for people.
+                // A process of another format may not understand it; the reason is for people.
                 let _ = channel.say(&Word::Refused(vec![error.to_string()]), &[]);
                 Err(error.into())
             }

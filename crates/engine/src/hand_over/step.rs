@@ -122,7 +122,7 @@ impl OldStep {
             (Self::Orders, Event::Done) => Self::AwaitsServing { is_late: false },
             (Self::AwaitsTaken | Self::Orders, _) => Self::Resumes { has_refused: false },
             (Self::AwaitsServing { .. }, Event::Serving) => Self::Leaves,
-            // It has not understood that it is to serve, and will not.
+            // The new process cannot serve, and will not.
             (Self::AwaitsServing { .. }, Event::Refused) => Self::ServesAgain { has_died: false },
             (Self::AwaitsServing { is_late: false }, Event::Late) => Self::AwaitsServing { is_late: true },
             // The confirmation may be lost although the process serves: it has received `Go`.

@@ -156,7 +156,7 @@ impl NewProcess {
     pub(crate) fn succeed(self, target: &Arc<Target>, member: Option<&mut Member>) -> Result<bool, Failure> {
         let forgotten = claims::forget();
         if !forgotten.is_empty() {
-            // It would serve blank ones.
+            // Blank ones would be served.
             let reason = format!("namespaces in memory were not taken over: {forgotten:?}");
             let _ = self.channel.say(&Word::Refused(vec![reason.clone()]), &[]);
             return Err(Failure::failed(format!("the old process serves on: {reason}")));
@@ -182,7 +182,7 @@ impl NewProcess {
             target.go_on();
         }
         self.take_outputs();
-        // Where the word cannot be said, the end of the channel says it, too.
+        // A word that cannot be said is not needed: the end of the channel says it, too.
         let _ = self.channel.say(&Word::Serving, &[]);
         drop(self.channel);
         if !self.old.has_died(END) {

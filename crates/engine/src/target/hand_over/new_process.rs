@@ -79,7 +79,7 @@ impl<I: TakesOver, C: SocketChannel> NewService<TargetProtocol, C::Descriptor> f
         descriptors: Vec<C::Descriptor>,
     ) -> Result<Vec<(String, String)>, HandOverError> {
         self.beside.take(&state.beside)?;
-        // What it lacks is what keeps hosts from what is reserved against them.
+        // Reservations are in the state: without them, hosts would write what is reserved against them.
         self.target.take_over(hand_over_of::<C>(state, descriptors)?)
     }
 

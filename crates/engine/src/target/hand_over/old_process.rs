@@ -112,7 +112,7 @@ impl<L: Releases, F: FnOnce()> OldService<TargetProtocol> for HostService<'_, L,
     fn serve_again(&mut self, has_died: bool) {
         self.target.disown();
         if has_died {
-            // Its commands may still be at the storage, for the quiesce time reported to hosts.
+            // Commands of the new process may be at the storage for the quiesce time reported to hosts.
             thread::sleep(self.target.fabric.longest_quiesce());
         }
         self.beside.begin_again();

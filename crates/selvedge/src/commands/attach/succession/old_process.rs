@@ -400,7 +400,7 @@ mod tests {
         let outcome = hand_over::hand_over::<AttachProtocol>(&Channel::new(here), &process, &mut service);
         said.join().unwrap();
         let is_void = rustix::io::read(service.mark.reader(), &mut [0; 1]).is_ok();
-        (outcome, state.leaves_devices.into_inner(), is_void)
+        (outcome, state.leaves_devices.load(Ordering::Acquire), is_void)
     }
 
     fn sleeper() -> Child {
