@@ -11,8 +11,10 @@ mod other_process;
 mod program_state;
 mod release;
 mod take_over;
+mod upgrade_socket;
 
 pub(crate) use channel::Channel;
 pub(crate) use new_process::{NewProcess, PLACE_VARIABLE, PROCESS_VARIABLE, await_death};
 pub(crate) use old_process::{OldProcess, place_of};
 pub(crate) use other_process::{OtherProcess, ResumeMark, WatchedProcess};
+pub(crate) use upgrade_socket::{Upgradable, UpgradeSocket};

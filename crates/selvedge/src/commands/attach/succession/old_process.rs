@@ -1,34 +1,24 @@
 //! Old process of an upgrade: it waits for the new one, hands over its disks, and learns of the
 //! outcome. The steps are the engine's.
 
-use std::env;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
 
-use engine::hand_over::{self, About, Fault, Greeting, HandOverError, OldService};
-use rustix::process::Pid;
+use engine::hand_over::{self, About, Fault, HandOverError, OldService};
 use sd_notify::NotifyState;
 
 use super::super::record::{self, CommandLine};
 use super::disk_group::DiskGroup;
 use super::words::{AttachProtocol, HandedGroup, OfferedGroup, Word};
-use crate::control::socket::{self, SocketFile};
 use crate::sleeper::Waker;
-use crate::succession::{Channel, OtherProcess, ResumeMark};
-
-/// Environment variables that a service manager sets for the main process alone.
-const SERVICE: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "RUNTIME_DIRECTORY"];
+use crate::succession::{Channel, OtherProcess, ResumeMark, Upgradable, UpgradeSocket};
 
 /// A process that may be replaced by a new one.
 pub(in super::super) struct OldProcess {
     state: Arc<UpgradeState>,
-    file: Option<SocketFile>,
+    socket: Option<UpgradeSocket>,
 }
 
 /// State that is handed over.
@@ -36,15 +26,10 @@ struct UpgradeState {
     /// Command line of the process.
     line: CommandLine,
     groups: Mutex<Vec<Entry>>,
-    /// The file that is run, by device and inode.
-    program: Option<(u64, u64)>,
     /// `Go` was said: block devices have been left.
     leaves_devices: AtomicBool,
     /// The process has died that was to serve then.
     is_forsaken: AtomicBool,
-    /// Another process serves.
-    is_over: AtomicBool,
-    ends: AtomicBool,
 }
 
 /// Disks by how a process for them alone is started.
@@ -65,26 +50,18 @@ pub(in super::super) struct Registration<'a> {
 impl OldProcess {
     /// Waits for a new process, in the folder of records. Where it cannot, the process can only be started again.
     pub(in super::super) fn wait(line: CommandLine) -> Self {
-        let program = std::fs::metadata("/proc/self/exe").ok().map(|file| (file.dev(), file.ino()));
-        let groups = Mutex::default();
-        let [leaves_devices, is_forsaken, is_over, ends] = [false; 4].map(AtomicBool::new);
-        let state =
-            Arc::new(UpgradeState { line, groups, program, leaves_devices, is_forsaken, is_over, ends });
-        let waiting = state.clone();
-        let begin = || -> Result<SocketFile, String> {
+        let [leaves_devices, is_forsaken] = [false; 2].map(AtomicBool::new);
+        let state = Arc::new(UpgradeState { line, groups: Mutex::default(), leaves_devices, is_forsaken });
+        let begin = || -> Result<UpgradeSocket, String> {
             let folder = record::make_folder()?;
             record::remove_left_places();
-            let (listener, file) =
-                socket::listen(&record::succession_place(&folder, std::process::id()), false)
-                    .map_err(text_of)?;
-            let thread = thread::Builder::new().name("succession".to_owned());
-            thread.spawn(move || waiting.wait(&listener)).map_err(text_of)?;
-            Ok(file)
+            let place = record::succession_place(&folder, std::process::id());
+            UpgradeSocket::wait(&place, &state).map_err(|error| error.to_string())
         };
-        let file = begin().map_err(|reason| {
+        let socket = begin().map_err(|reason| {
             tracing::debug!(reason, "this process cannot be upgraded without an end of its disks");
         });
-        Self { state, file: file.ok() }
+        Self { socket: socket.ok(), state }
     }
 
     /// Disks are about to be attached.
@@ -96,14 +73,7 @@ impl OldProcess {
 
     /// True if another process serves in place of this one.
     pub(in super::super) fn is_over(&self) -> bool {
-        self.state.is_over.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for OldProcess {
-    fn drop(&mut self) {
-        self.state.ends.store(true, Ordering::Release);
-        self.file.iter().for_each(|file| drop(UnixStream::connect(file.path())));
+        self.socket.as_ref().is_some_and(UpgradeSocket::is_over)
     }
 }
 
@@ -161,54 +131,12 @@ impl UpgradeState {
         let groups = self.groups();
         groups.iter().filter_map(|entry| Some((entry.arguments.clone(), entry.group.clone()?))).collect()
     }
+}
 
-    fn wait(&self, listener: &UnixListener) {
-        loop {
-            let accepted = listener.accept();
-            if self.ends.load(Ordering::Acquire) {
-                return;
-            }
-            let Ok((stream, _)) = accepted else {
-                thread::sleep(Duration::from_secs(1));
-                continue;
-            };
-            match self.serve(&Channel::new(stream)) {
-                Ok(true) => return self.end(),
-                Ok(false) => {}
-                Err(error) => {
-                    eprintln!("selvedge: an upgrade has failed, and this process serves on: {error}");
-                }
-            }
-        }
-    }
+impl Upgradable for UpgradeState {
+    type Protocol = AttachProtocol;
 
-    /// The disks' threads are waiting for a signal.
-    fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
-        self.served().iter().for_each(|(_, group)| group.leave());
-        let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
-    }
-
-    /// Answers a connection. Returns true if another process serves now.
-    fn serve(&self, channel: &Channel) -> Result<bool, HandOverError> {
-        let peer = rustix::net::sockopt::socket_peercred(channel).map_err(io::Error::from)?;
-        if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
-            let reason = format!("user {} may not upgrade this process", peer.uid.as_raw());
-            return Err(HandOverError::program(Fault::OtherProcess, reason));
-        }
-        match Greeting::hear::<AttachProtocol>(channel)? {
-            Greeting::Asks => {
-                channel.say(&Word::About(self.about()), &[])?;
-                Ok(false)
-            }
-            Greeting::Comes { version, .. } => {
-                let process = peer.pid.as_raw_nonzero().get();
-                tracing::info!(process, version, "the new process has connected");
-                self.hand_over(channel, peer.pid)
-            }
-            Greeting::Probe => Ok(false),
-        }
-    }
+    const VARIABLES: &'static [&'static str] = &["NOTIFY_SOCKET", "WATCHDOG_USEC", "RUNTIME_DIRECTORY"];
 
     fn about(&self) -> About {
         let is_attached = |entry: &&Entry| entry.group.is_some();
@@ -220,37 +148,37 @@ impl UpgradeState {
             obstacles.push("it has no disks".to_owned());
         }
         About {
-            process: std::process::id(),
-            version: crate::version::NUMBER.to_owned(),
-            program: self.program,
             arguments: self.line.arguments.clone(),
             directory: self.line.working_directory.display().to_string(),
-            service: SERVICE
-                .iter()
-                .filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)))
-                .collect(),
             obstacles,
-            disconnected: Vec::new(),
+            ..About::default()
         }
     }
 
-    fn hand_over(&self, channel: &Channel, peer: Pid) -> Result<bool, HandOverError> {
-        let obstacles = self.about().obstacles;
-        if !obstacles.is_empty() {
-            let _ = channel.say(&Word::Refused(obstacles.clone()), &[]);
-            return Err(HandOverError::Obstacles(obstacles));
-        }
-        let new = OtherProcess::open(peer)?;
+    fn hand_over(
+        &self,
+        channel: &Channel,
+        new: &OtherProcess,
+        _knows: &[String],
+    ) -> Result<bool, HandOverError> {
         // A group that ends meanwhile is not handed over, and with it none.
         let groups = self.served();
         let mark = ResumeMark::new()?;
         offer(channel, &groups, &mark)?;
         let number = new.number();
         let mut service = DiskService { state: self, groups, mark, number, handed: Default::default() };
-        let is_over = hand_over::hand_over::<AttachProtocol>(channel, &new, &mut service)?;
+        let is_over = hand_over::hand_over::<AttachProtocol>(channel, new, &mut service)?;
         self.is_forsaken.store(!is_over, Ordering::Release);
         self.wake();
         Ok(is_over)
+    }
+
+    fn leave(&self) {
+        self.served().iter().for_each(|(_, group)| group.leave());
+    }
+
+    fn report(&self, error: &HandOverError) {
+        eprintln!("selvedge: an upgrade has failed, and this process serves on: {error}");
     }
 }
 
@@ -348,29 +276,21 @@ impl OldService<AttachProtocol> for DiskService<'_> {
     }
 }
 
-fn text_of(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
     use std::process::{Child, Command};
+    use std::thread;
+
+    use rustix::process::Pid;
 
     use super::*;
 
     /// Old process without disks.
     fn state() -> UpgradeState {
         let line = CommandLine { arguments: Vec::new(), working_directory: "/".into() };
-        let [leaves_devices, is_forsaken, is_over, ends] = [false; 4].map(AtomicBool::new);
-        UpgradeState {
-            line,
-            groups: Mutex::default(),
-            program: None,
-            leaves_devices,
-            is_forsaken,
-            is_over,
-            ends,
-        }
+        let [leaves_devices, is_forsaken] = [false; 2].map(AtomicBool::new);
+        UpgradeState { line, groups: Mutex::default(), leaves_devices, is_forsaken }
     }
 
     /// Result of an old process, with two flags: devices are left, and the state handed over is
