@@ -175,7 +175,7 @@ impl Membership {
 
     /// Takes over the epoch in which the old process has died. It may be later than the offered
     /// one.
-    fn follow_former(&self) {
+    fn follow_old_process(&self) {
         self.catch_up();
         let mut seen = self.seen();
         let record = seen.state.gateways.get(&seen.me.gateway);
@@ -219,7 +219,7 @@ impl Member {
     /// Acts in place of the old process, which has died before it was known how it left things.
     pub fn continue_as_new(&mut self, target: Arc<Target>) -> Result<(), MemberError> {
         let membership = self.membership();
-        membership.follow_former();
+        membership.follow_old_process();
         let mut serving = membership.serving_guard();
         membership.begin_again(&mut serving, &target);
         drop(serving);
