@@ -1,4 +1,4 @@
-//! What the former process of a target is said to hand over.
+//! What the old process of a target is said to hand over.
 #![no_main]
 
 use fuzz::hand_over;

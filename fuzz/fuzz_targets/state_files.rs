@@ -1,4 +1,4 @@
-//! Files that a former process left, with any content.
+//! Files that an earlier process left, with any content.
 #![no_main]
 
 use fuzz::state_files;

@@ -1,4 +1,4 @@
-//! What the former process of a target is said to hand over: whatever it is, the next one takes it over or names what is wrong,
+//! What the old process of a target is said to hand over: whatever it is, the new one takes it over or names what is wrong,
 //! goes on, and serves others.
 
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! Files that a former process left: the state of a target, its access file and audit log, and the records of attached disks. The
+//! Files that an earlier process left: the state of a target, its access file and audit log, and the records of attached disks. The
 //! first line of an input names the kind of file, the rest is its text. What is damaged is refused in one line; what is accepted
 //! is valid, and the same when it is written and read again.
 

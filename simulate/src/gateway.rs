@@ -99,7 +99,7 @@ pub(crate) fn serve_on(
             if node.upgrades() == 0 && !group_check::is_removed(number) {
                 return simulation::fail(format!("gateway {number} has lost its place in its group"));
             }
-            // Its former process may have started an epoch before it died, while the cluster did
+            // Its earlier process may have started an epoch before it died, while the cluster did
             // not answer.
             drop(member);
             target.shutdown();

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::ceph::ClusterConnection;
+use engine::hand_over::{Fault, HandOverError, NotOffered, Succeeded};
 use engine::simulation::{self, disk, sleep};
-use engine::target::hand_over::{Fault, HandOverError, Inherits, Lends, NotOffered, Succeeded, Word};
+use engine::target::hand_over::{Releases, TakesOver, Word};
 use engine::target::{Target, TargetConfig};
 use gateway::{HandedMember, Member, Membership, OfferedMember, ServingGuard};
 use serde_json::Value;
@@ -14,7 +15,7 @@ use serde_json::Value;
 use crate::gateway::{self as process, AGAIN};
 use crate::gateway_plan::GatewayPlan;
 use crate::scene::Scene;
-use crate::succession::{DEATH, END, FormerProcess, has_died_within, offered};
+use crate::succession::{DEATH, END, WatchedProcess, has_died_within, offered};
 use crate::upgrade::{State, Upgrade};
 use crate::upgrade_channel::UpgradeChannel;
 
@@ -42,13 +43,13 @@ impl<'a> OldGateway<'a> {
         })
     }
 
-    /// Offer for the next process.
+    /// Offer for the new process.
     pub(crate) fn offered(&self) -> Value {
         serde_json::to_value(&self.offered).expect("plain data")
     }
 }
 
-impl Lends for OldGateway<'_> {
+impl Releases for OldGateway<'_> {
     fn introduced(&mut self, said: Value) -> Result<(), HandOverError> {
         let connections = serde_json::from_value(said);
         self.connections = connections.map_err(|error| HandOverError::program(Fault::OtherProcess, error))?;
@@ -64,7 +65,7 @@ impl Lends for OldGateway<'_> {
         let serving_guard = self.serving_guard.as_deref().expect("everything is held still before");
         let handed = self.membership.hand_over(&self.offered, serving_guard);
         let handed = handed.map_err(|error| HandOverError::program(Fault::ThisProcess, error))?;
-        self.target.lend_images()?;
+        self.target.release_images()?;
         Ok(serde_json::to_value(handed).expect("plain data"))
     }
 
@@ -106,15 +107,15 @@ struct NewGateway<'a> {
     has_taken: bool,
 }
 
-impl Inherits for NewGateway<'_> {
+impl TakesOver for NewGateway<'_> {
     fn introduction(&mut self) -> Result<Option<Value>, HandOverError> {
         let connections = self.target.cluster_connections();
         let connections = connections.map_err(|error| HandOverError::program(Fault::System, error))?;
         Ok((!connections.is_empty()).then(|| serde_json::to_value(connections).expect("plain data")))
     }
 
-    fn take(&mut self, lent: &Value) -> Result<(), HandOverError> {
-        let handed = serde_json::from_value(lent.clone());
+    fn take(&mut self, released: &Value) -> Result<(), HandOverError> {
+        let handed = serde_json::from_value(released.clone());
         let handed: HandedMember =
             handed.map_err(|error| HandOverError::program(Fault::OtherProcess, error))?;
         let taken = self.member.membership().take_over(self.offered, &handed, self.target);
@@ -125,7 +126,7 @@ impl Inherits for NewGateway<'_> {
 
     fn give_back(&mut self) {
         if std::mem::take(&mut self.has_taken)
-            && let Err(reason) = self.target.lend_images()
+            && let Err(reason) = self.target.release_images()
         {
             simulation::say(|| format!("an image stays locked: {reason}"));
         }
@@ -137,7 +138,7 @@ impl Inherits for NewGateway<'_> {
     }
 }
 
-/// The life of the next process.
+/// The life of the new process.
 pub(crate) fn live(
     scene: &Rc<Scene>,
     number: usize,
@@ -145,20 +146,20 @@ pub(crate) fn live(
     upgrade: &Rc<Upgrade>,
     channel: UpgradeChannel,
 ) {
-    let ends = || upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+    let ends = || upgrade.new_is(State::Ends { is_alone: simulation::has_died(upgrade.old) });
     let (offer, opened) = match offered(&channel) {
         Ok(offered) => offered,
         Err(NotOffered::Silence(_)) => {
             drop(channel);
-            let has_died = has_died_within(upgrade.former, END);
+            let has_died = has_died_within(upgrade.old, END);
             return restart(scene, number, plan, upgrade, has_died);
         }
         Err(NotOffered::Refused(reason)) => {
-            simulation::say(|| format!("the next process is refused: {reason}"));
+            simulation::say(|| format!("the new process is refused: {reason}"));
             return ends();
         }
     };
-    let former = FormerProcess::of(upgrade.former, &opened);
+    let old = WatchedProcess::of(upgrade.old, &opened);
     disk::inherit(opened.holds);
     let begun = serde_json::from_value(offer.beside).map_err(|error| error.to_string());
     let begun = begun.and_then(|offered: OfferedMember| {
@@ -172,12 +173,12 @@ pub(crate) fn live(
     let (offered, mut member, target) = match begun {
         Ok(begun) => begun,
         Err(reason) => {
-            simulation::say(|| format!("the next gateway does not start: {reason}"));
+            simulation::say(|| format!("the new gateway does not start: {reason}"));
             drop(channel);
             disk::forget();
             // The others may have given up a gateway whose process died meanwhile: no other process
             // would serve as it.
-            if has_died_within(upgrade.former, DEATH) {
+            if has_died_within(upgrade.old, DEATH) {
                 return restart(scene, number, plan, upgrade, true);
             }
             return ends();
@@ -186,8 +187,8 @@ pub(crate) fn live(
     disk::forget();
     let mut new_gateway =
         NewGateway { target: &target, member: &mut member, offered: &offered, has_taken: false };
-    let taken = target.succeed(&channel, &former, &mut new_gateway);
-    simulation::say(|| format!("the next process: {taken:?}"));
+    let taken = target.succeed(&channel, &old, &mut new_gateway);
+    simulation::say(|| format!("the new process: {taken:?}"));
     let state = match taken {
         Ok(Succeeded::Serves) => State::Serves,
         Ok(Succeeded::StartsAnew(_)) => match member.continue_as_new(target.clone()) {
@@ -199,11 +200,11 @@ pub(crate) fn live(
         },
         Err(_) => return ends(),
     };
-    upgrade.next_is(state);
+    upgrade.new_is(state);
     let _ = channel.say_with(&Word::Serving, Vec::new());
     drop(channel);
-    if !has_died_within(upgrade.former, END) {
-        simulation::say(|| "the former process has not ended yet".to_owned());
+    if !has_died_within(upgrade.old, END) {
+        simulation::say(|| "the old process has not ended yet".to_owned());
     }
     scene.targets[number].process.set(simulation::current_process());
     process::serve_on(scene, number, plan, (member, target));
@@ -217,11 +218,11 @@ fn restart(scene: &Rc<Scene>, number: usize, plan: &GatewayPlan, upgrade: &Upgra
             Err(reason) => simulation::say(|| format!("gateway {number} does not start: {reason}")),
         }
         if !tries_again || scene.targets[number].ends.get() {
-            return upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+            return upgrade.new_is(State::Ends { is_alone: simulation::has_died(upgrade.old) });
         }
         sleep(AGAIN);
     };
-    upgrade.next_is(State::ServesAnew);
+    upgrade.new_is(State::ServesAnew);
     scene.targets[number].process.set(simulation::current_process());
     process::serve_on(scene, number, plan, begun);
 }

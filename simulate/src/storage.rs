@@ -22,7 +22,7 @@ const LATE_MARGIN: Duration = Duration::from_millis(20);
 const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// Number of times that a full storage gets some room.
 const FILLINGS: u32 = 4;
-/// A target takes a configuration by then, also one that first waits for a next process which is never ready.
+/// A target takes a configuration by then, also one that first waits for a new process which is never ready.
 const APPLY_PATIENCE: Duration = Duration::from_secs(100);
 /// Longest time a slow storage takes, as part of the time after which targets promise rest.
 const SLOW_SHARE: u64 = 3;

@@ -6,12 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::hand_over::{Channel as _, Greeting, HandOverError, NotOffered, OldProcess, Process, Succeeded};
 use engine::ring::{Hold, Moment, tcp};
 use engine::simulation::{self, ProcessId, disk, sleep};
 use engine::target::Target;
-use engine::target::hand_over::{
-    Channel as _, Former, Greeting, HandOverError, Lends, NotOffered, Offer, Process, Succeeded, Word,
-};
+use engine::target::hand_over::{Offer, Releases, Word};
 use gateway::Membership;
 use serde_json::Value;
 
@@ -22,9 +21,9 @@ use crate::upgrade::{State, Upgrade};
 use crate::upgrade_channel::{Descriptor, UpgradeChannel};
 use crate::upgrade_plan::{Trouble, Version};
 
-/// Limit on the time in which the former process ends.
+/// Limit on the time in which the old process ends.
 pub(crate) const END: Duration = Duration::from_secs(30);
-/// Limit on the time in which a process dies whose identity the next one needs.
+/// Limit on the time in which a process dies whose identity the new one needs.
 pub(crate) const DEATH: Duration = Duration::from_secs(3);
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -46,25 +45,25 @@ pub(crate) fn has_died_within(process: ProcessId, time: Duration) -> bool {
     simulation::has_died(process)
 }
 
-/// The former process, as the next one sees it.
-pub(crate) struct FormerProcess {
+/// The old process, as the new one sees it.
+pub(crate) struct WatchedProcess {
     process: OtherProcess,
     has_resumed: Rc<Cell<bool>>,
 }
 
-impl FormerProcess {
+impl WatchedProcess {
     pub(crate) fn of(process: ProcessId, opened: &Opened) -> Self {
         Self { process: OtherProcess(process), has_resumed: opened.has_resumed.clone() }
     }
 }
 
-impl Process for FormerProcess {
+impl Process for WatchedProcess {
     fn has_died(&self, time: Duration) -> bool {
         self.process.has_died(time)
     }
 }
 
-impl Former for FormerProcess {
+impl OldProcess for WatchedProcess {
     fn has_resumed(&self) -> bool {
         self.has_resumed.get()
     }
@@ -77,7 +76,7 @@ pub(crate) fn leave(
     hand: impl FnOnce(&Upgrade, &UpgradeChannel) -> Result<bool, HandOverError> + 'static,
 ) -> Option<State> {
     let upgrade = scene.targets[number].upgrade.borrow().clone()?;
-    if upgrade.former != simulation::current_process() {
+    if upgrade.old != simulation::current_process() {
         return None;
     }
     if let Some(channel) = upgrade.channel.take() {
@@ -85,12 +84,12 @@ pub(crate) fn leave(
         simulation::start_thread("succession", move || {
             let outcome = hand(&upgrade, &channel);
             drop(channel);
-            simulation::say(|| format!("the former process: {outcome:?}"));
+            simulation::say(|| format!("the old process: {outcome:?}"));
             let is_over = matches!(outcome, Ok(true));
-            upgrade.former_is(if is_over { State::Ends { is_alone: false } } else { State::Serves });
+            upgrade.old_is(if is_over { State::Ends { is_alone: false } } else { State::Serves });
         });
     }
-    Some(upgrade.former_state())
+    Some(upgrade.old_state())
 }
 
 /// Hands a target over.
@@ -133,7 +132,7 @@ fn hand_over(
     target: &Target,
     (upgrade, channel): (&Upgrade, &UpgradeChannel),
     knows: &[String],
-    (beside, lends): (Value, &mut impl Lends),
+    (beside, releases): (Value, &mut impl Releases),
 ) -> Result<bool, HandOverError> {
     simulation::spare()?;
     let has_resumed = Rc::new(Cell::new(false));
@@ -151,11 +150,11 @@ fn hand_over(
     descriptors.extend(holds.into_iter().map(Descriptor::Hold));
     descriptors.push(Descriptor::HasResumed(has_resumed.clone()));
     channel.say_with(&Word::Offer(Box::new(offer)), descriptors)?;
-    let Some(next) = upgrade.next() else { return Ok(false) };
-    target.hand_over_to(channel, (&OtherProcess(next), knows), lends, || has_resumed.set(true))
+    let Some(new) = upgrade.new_process() else { return Ok(false) };
+    target.hand_over_to(channel, (&OtherProcess(new), knows), releases, || has_resumed.set(true))
 }
 
-/// Files and sockets of the former process.
+/// Files and sockets of the old process.
 pub(crate) struct Opened {
     pub(crate) listening: Vec<Arc<tcp::Opened>>,
     pub(crate) holds: Vec<Hold>,
@@ -182,7 +181,7 @@ impl Opened {
     }
 }
 
-/// Offer of the former process, with its files and sockets.
+/// Offer of the old process, with its files and sockets.
 pub(crate) fn offered(channel: &UpgradeChannel) -> Result<(Offer, Opened), NotOffered> {
     let (offer, descriptors) = Offer::ask(channel, "0.2.0")?;
     match Opened::of(&offer, descriptors) {
@@ -191,30 +190,30 @@ pub(crate) fn offered(channel: &UpgradeChannel) -> Result<(Offer, Opened), NotOf
     }
 }
 
-/// The life of the next process.
+/// The life of the new process.
 pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, channel: UpgradeChannel) {
-    let ends = || upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+    let ends = || upgrade.new_is(State::Ends { is_alone: simulation::has_died(upgrade.old) });
     let (offer, opened) = match offered(&channel) {
         Ok(offered) => offered,
         Err(NotOffered::Silence(_)) => {
             drop(channel);
-            // Where the former process lives, it has what this one does not get.
-            let has_died = has_died_within(upgrade.former, END);
+            // Where the old process lives, it has what this one does not get.
+            let has_died = has_died_within(upgrade.old, END);
             return restart(scene, number, upgrade, &[], has_died);
         }
         Err(NotOffered::Refused(reason)) => {
-            simulation::say(|| format!("the next process is refused: {reason}"));
+            simulation::say(|| format!("the new process is refused: {reason}"));
             return ends();
         }
     };
-    let former = FormerProcess::of(upgrade.former, &opened);
+    let old = WatchedProcess::of(upgrade.old, &opened);
     disk::inherit(opened.holds);
     let Some(target) = target::start_held(scene, offer.fabric, opened.listening.clone()) else {
         return ends();
     };
     disk::forget();
-    let taken = target.succeed(&channel, &former, &mut ());
-    simulation::say(|| format!("the next process: {taken:?}"));
+    let taken = target.succeed(&channel, &old, &mut ());
+    simulation::say(|| format!("the new process: {taken:?}"));
     match taken {
         Ok(Succeeded::Serves) => {}
         Ok(Succeeded::StartsAnew(_)) => {
@@ -228,16 +227,16 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, chan
         let controllers = target.status().controllers;
         upgrade.check_controllers(&controllers.iter().map(|one| (one.cntlid, one.queues.len())).collect());
     }
-    upgrade.next_is(State::Serves);
+    upgrade.new_is(State::Serves);
     let _ = channel.say(&Word::Serving, &[]);
     drop(channel);
-    if !former.has_died(END) {
-        simulation::say(|| "the former process has not ended yet".to_owned());
+    if !old.has_died(END) {
+        simulation::say(|| "the old process has not ended yet".to_owned());
     }
     serve(scene, number, target);
 }
 
-/// Serves as after the end of any process. Where the former one lives after all, it has what this one does not get.
+/// Serves as after the end of any process. Where the old one lives after all, it has what this one does not get.
 fn restart(
     scene: &Rc<Scene>,
     number: usize,
@@ -248,9 +247,9 @@ fn restart(
     let node = &scene.targets[number];
     let fabric = node.served.borrow().clone();
     let Some(target) = target::start(scene, fabric, inherited, tries_again) else {
-        return upgrade.next_is(State::Ends { is_alone: simulation::has_died(upgrade.former) });
+        return upgrade.new_is(State::Ends { is_alone: simulation::has_died(upgrade.old) });
     };
-    upgrade.next_is(State::ServesAnew);
+    upgrade.new_is(State::ServesAnew);
     serve(scene, number, target);
 }
 

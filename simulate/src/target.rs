@@ -178,7 +178,7 @@ pub(crate) fn start(
     None
 }
 
-/// Starts a target that takes over from the former process.
+/// Starts a target that takes over from the old process.
 pub(crate) fn start_held(
     scene: &Scene,
     fabric: FabricConfig,

@@ -26,12 +26,12 @@ const STEP_INTERVAL: Duration = Duration::from_micros(50);
 pub(crate) enum State {
     /// The process has not decided.
     Open,
-    /// The former one has said that it will not go on.
+    /// The old one has said that it will not go on.
     HasGone,
-    /// The process serves: the former one again, or the next one with the state that it has taken
+    /// The process serves: the old one again, or the new one with the state that it has taken
     /// over.
     Serves,
-    /// The next process serves the former one's configuration, without its controllers.
+    /// The new process serves the old one's configuration, without its controllers.
     ServesAnew,
     /// The process ends; the flag is set if the other one had died by then.
     Ends { is_alone: bool },
@@ -42,11 +42,11 @@ pub(crate) struct Upgrade {
     pub(crate) trouble: Trouble,
     /// Set if no mishap of the scene is visible to hosts.
     is_calm: bool,
-    pub(crate) former: ProcessId,
-    next: Cell<Option<ProcessId>>,
-    former_state: Cell<State>,
-    next_state: Cell<State>,
-    /// The former process' end of the channel, until it takes it.
+    pub(crate) old: ProcessId,
+    new: Cell<Option<ProcessId>>,
+    old_state: Cell<State>,
+    new_state: Cell<State>,
+    /// The old process' end of the channel, until it takes it.
     pub(crate) channel: RefCell<Option<UpgradeChannel>>,
     steps: Cell<u32>,
     /// The last step: where in which word.
@@ -54,22 +54,22 @@ pub(crate) struct Upgrade {
     strikes: Sender<()>,
     has_struck: Cell<bool>,
     has_hung_up: Cell<bool>,
-    /// The next process has heard that the former one goes on.
+    /// The new process has heard that the old one goes on.
     was_refused: Cell<bool>,
     /// The controllers that were handed over, with the number of their queues.
     handed: RefCell<Vec<(u16, usize)>>,
 }
 
 impl Upgrade {
-    fn new(trouble: Trouble, is_calm: bool, former: ProcessId) -> (Rc<Self>, Receiver<()>) {
+    fn new(trouble: Trouble, is_calm: bool, old: ProcessId) -> (Rc<Self>, Receiver<()>) {
         let (strikes, struck) = channel();
         let upgrade = Rc::new(Self {
             trouble,
             is_calm,
-            former,
-            next: Cell::new(None),
-            former_state: Cell::new(State::Open),
-            next_state: Cell::new(State::Open),
+            old,
+            new: Cell::new(None),
+            old_state: Cell::new(State::Open),
+            new_state: Cell::new(State::Open),
             channel: RefCell::default(),
             steps: Cell::new(0),
             last: Cell::new(("before", "Hello")),
@@ -82,7 +82,7 @@ impl Upgrade {
         (upgrade, struck)
     }
 
-    /// Records that one of the two is at a step. True if its next word is damaged.
+    /// Records that one of the two is at a step. True if its word is damaged.
     pub(crate) fn step(&self, side: Side, at: &'static str, word: &'static str) -> bool {
         let number = self.steps.get();
         self.steps.set(number + 1);
@@ -119,71 +119,71 @@ impl Upgrade {
             Word::Taken(failed) if self.is_calm && !failed.is_empty() => {
                 simulation::fail(format!("queues are not taken over: {failed:?}"));
             }
-            Word::Go if side == Side::Former => self.former_state.set(State::HasGone),
+            Word::Go if side == Side::Old => self.old_state.set(State::HasGone),
             _ => {}
         }
     }
 
     pub(crate) fn has_heard(&self, side: Side, word: &Word) {
         simulation::say(|| format!("{side:?} process has heard {}", upgrade_channel::name(word)));
-        if side == Side::Next && matches!(word, Word::Refused(_)) {
+        if side == Side::New && matches!(word, Word::Refused(_)) {
             self.was_refused.set(true);
         }
     }
 
-    /// Records the state of the former process. It must not serve if the next one does.
-    pub(crate) fn former_is(&self, state: State) {
-        simulation::say(|| format!("the former process: {state:?}"));
-        self.former_state.set(state);
+    /// Records the state of the old process. It must not serve if the new one does.
+    pub(crate) fn old_is(&self, state: State) {
+        simulation::say(|| format!("the old process: {state:?}"));
+        self.old_state.set(state);
         self.check();
     }
 
-    /// The same of the next process.
-    pub(crate) fn next_is(&self, state: State) {
-        simulation::say(|| format!("the next process: {state:?}"));
-        self.next_state.set(state);
+    /// The same of the new process.
+    pub(crate) fn new_is(&self, state: State) {
+        simulation::say(|| format!("the new process: {state:?}"));
+        self.new_state.set(state);
         self.check();
     }
 
-    /// The next process.
-    pub(crate) const fn next(&self) -> Option<ProcessId> {
-        self.next.get()
+    /// The new process.
+    pub(crate) const fn new_process(&self) -> Option<ProcessId> {
+        self.new.get()
     }
 
-    /// State of the former process.
-    pub(crate) fn former_state(&self) -> State {
-        self.former_state.get()
+    /// State of the old process.
+    pub(crate) fn old_state(&self) -> State {
+        self.old_state.get()
     }
 
-    fn former_serves(&self) -> bool {
-        matches!(self.former_state.get(), State::Open | State::Serves) && !simulation::has_died(self.former)
+    fn old_serves(&self) -> bool {
+        matches!(self.old_state.get(), State::Open | State::Serves) && !simulation::has_died(self.old)
     }
 
-    fn next_serves(&self) -> bool {
-        let has_died = self.next.get().is_none_or(simulation::has_died);
-        matches!(self.next_state.get(), State::Serves | State::ServesAnew) && !has_died
+    fn new_serves(&self) -> bool {
+        let has_died = self.new.get().is_none_or(simulation::has_died);
+        matches!(self.new_state.get(), State::Serves | State::ServesAnew) && !has_died
     }
 
     fn check(&self) {
-        if self.former_serves() && self.next_serves() {
+        if self.old_serves() && self.new_serves() {
             simulation::fail("both processes of an upgrade serve");
         }
     }
 
-    /// The next process has these controllers, with the number of their queues: at least those that were handed over.
+    /// The new process has these controllers, with the number of their queues: at least those that were handed over.
     pub(crate) fn check_controllers(&self, now: &BTreeMap<u16, usize>) {
         let is_there = |(id, queues): &(u16, usize)| now.get(id).is_some_and(|now| now >= queues);
         let handed = &*self.handed.borrow();
-        if self.former_state.get() == State::HasGone && !handed.iter().all(is_there) {
+        if self.old_state.get() == State::HasGone && !handed.iter().all(is_there) {
             simulation::fail(format!("{handed:?} were handed over, and {now:?} are there"));
         }
     }
 
     /// True if it is known which of them serves.
     fn is_settled(&self) -> bool {
-        let next = self.next.get().is_none_or(simulation::has_died) || self.next_state.get() != State::Open;
-        let former = simulation::has_died(self.former) || self.former_state.get() == State::Serves;
-        next && former
+        let new = self.new.get().is_none_or(simulation::has_died) || self.new_state.get() != State::Open;
+        let old = simulation::has_died(self.old) || self.old_state.get() == State::Serves;
+        new && old
     }
 }
 
@@ -192,17 +192,16 @@ impl Scene {
     pub(crate) fn upgrade(self: &Rc<Self>, number: usize, trouble: Trouble, time: Duration) {
         let node = &self.targets[number];
         let (upgrade, struck) = Upgrade::new(trouble, self.plan.is_calm(), node.process.get());
-        let (formers, nexts) = UpgradeChannel::pair(&upgrade);
-        upgrade.channel.replace(Some(formers));
+        let (olds, news) = UpgradeChannel::pair(&upgrade);
+        upgrade.channel.replace(Some(olds));
         let (scene, theirs) = (self.clone(), upgrade.clone());
-        let next = simulation::start_process(&format!("target{number}"), node.machine, move || match &scene
-            .plan
-            .gateways
-        {
-            Some(plan) => gateway_succession::live(&scene, number, plan, &theirs, nexts),
-            None => succession::live(&scene, number, &theirs, nexts),
+        let new = simulation::start_process(&format!("target{number}"), node.machine, move || {
+            match &scene.plan.gateways {
+                Some(plan) => gateway_succession::live(&scene, number, plan, &theirs, news),
+                None => succession::live(&scene, number, &theirs, news),
+            }
         });
-        upgrade.next.set(Some(next));
+        upgrade.new.set(Some(new));
         node.upgrade.replace(Some(upgrade.clone()));
         let began = simulation::now();
         let due = match trouble.when() {
@@ -219,28 +218,28 @@ impl Scene {
             let wait = is_open.map_or(LOOK_INTERVAL, |due| LOOK_INTERVAL.min(due.since(now)));
             let is_asked = struck.recv_timeout(wait).is_ok();
             if is_asked || is_open.is_some_and(|due| simulation::now() >= due) {
-                self.strike(node, &upgrade, next, time);
+                self.strike(node, &upgrade, new, time);
             }
         }
-        self.end_upgrade(number, &upgrade, next, time);
+        self.end_upgrade(number, &upgrade, new, time);
     }
 
     /// Strikes the upgrade with its trouble.
-    fn strike(&self, node: &TargetNode, upgrade: &Upgrade, next: ProcessId, time: Duration) {
+    fn strike(&self, node: &TargetNode, upgrade: &Upgrade, new: ProcessId, time: Duration) {
         let (at, word) = upgrade.last.get();
         simulation::say(|| format!("{} {at} {word}", upgrade.trouble.name()));
         self.coverage.borrow_mut().upgrade(upgrade.trouble.name(), at, word);
         // The channel has no receiver.
         let lets_go = || {
-            if simulation::has_died(upgrade.former) {
+            if simulation::has_died(upgrade.old) {
                 upgrade.channel.replace(None);
             }
         };
-        let of = |side| if side == Side::Former { upgrade.former } else { next };
+        let of = |side| if side == Side::Old { upgrade.old } else { new };
         match upgrade.trouble {
             Trouble::Kill { side, .. } => {
                 simulation::kill(of(side));
-                if side == Side::Former || upgrade.next_serves() {
+                if side == Side::Old || upgrade.new_serves() {
                     self.forgets();
                 }
                 lets_go();
@@ -269,51 +268,51 @@ impl Scene {
     }
 
     /// Determines which of the two serves, and restarts the target where both were ended.
-    fn end_upgrade(self: &Rc<Self>, number: usize, upgrade: &Rc<Upgrade>, next: ProcessId, time: Duration) {
+    fn end_upgrade(self: &Rc<Self>, number: usize, upgrade: &Rc<Upgrade>, new: ProcessId, time: Duration) {
         let node = &self.targets[number];
         node.upgrade.replace(None);
-        let (former_serves, next_serves) = (upgrade.former_serves(), upgrade.next_serves());
-        let outcome = match (former_serves, upgrade.next_state.get()) {
-            (true, _) => "the former one serves",
-            (_, State::Serves) if next_serves => "the next one serves",
-            (_, State::ServesAnew) if next_serves => "the next one serves without controllers",
+        let (old_serves, new_serves) = (upgrade.old_serves(), upgrade.new_serves());
+        let outcome = match (old_serves, upgrade.new_state.get()) {
+            (true, _) => "the old one serves",
+            (_, State::Serves) if new_serves => "the new one serves",
+            (_, State::ServesAnew) if new_serves => "the new one serves without controllers",
             _ => "both are gone",
         };
         simulation::say(|| format!("the upgrade is over: {outcome}"));
         self.coverage.borrow_mut().outcome(upgrade.trouble.name(), outcome);
         let should_serve = matches!(upgrade.trouble, Trouble::None);
-        if self.plan.is_calm() && should_serve && !next_serves {
+        if self.plan.is_calm() && should_serve && !new_serves {
             return simulation::fail("an upgrade fails for no reason");
         }
-        if next_serves && upgrade.trouble.is_foreign() {
+        if new_serves && upgrade.trouble.is_foreign() {
             return simulation::fail("a hand-over was taken that is not one of this version");
         }
         upgrade.channel.replace(None);
-        if next_serves {
-            // The next upgrade is its own, also before the former process has ended.
-            node.process.set(next);
+        if new_serves {
+            // A later upgrade is its own, also before the old process has ended.
+            node.process.set(new);
         }
-        let left = simulation::open_connections(upgrade.former);
-        if next_serves && left > 0 {
-            return simulation::fail(format!("the former process has left {left} connections open"));
+        let left = simulation::open_connections(upgrade.old);
+        if new_serves && left > 0 {
+            return simulation::fail(format!("the old process has left {left} connections open"));
         }
-        for process in [upgrade.former, next] {
+        for process in [upgrade.old, new] {
             if simulation::has_died(process) {
                 simulation::kill(process);
             }
         }
-        if former_serves || next_serves {
+        if old_serves || new_serves {
             return;
         }
         let was_left_alone = match upgrade.trouble {
             Trouble::PowerOff { .. } => false,
             // A gateway that cannot hand over says so, and may die then.
             _ if self.plan.gateways.is_some() && upgrade.was_refused.get() => false,
-            Trouble::Kill { side: Side::Former, .. } => {
-                upgrade.next_state.get() != State::Ends { is_alone: false }
+            Trouble::Kill { side: Side::Old, .. } => {
+                upgrade.new_state.get() != State::Ends { is_alone: false }
             }
-            // The former one has ended since the next one served.
-            Trouble::Kill { side: Side::Next, .. } => upgrade.next_state.get() == State::Open,
+            // The old one has ended since the new one served.
+            Trouble::Kill { side: Side::New, .. } => upgrade.new_state.get() == State::Open,
             _ => true,
         };
         if was_left_alone {

@@ -4,13 +4,15 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
+use engine::hand_over;
 use engine::ring::{Hold, Socket, tcp};
 use engine::simulation::channel::{Receiver, Sender, channel};
 use engine::simulation::{self, SharedSocket, sleep};
-use engine::target::hand_over::{self, Word};
+use engine::target::hand_over::{SocketChannel, TargetProtocol, Word};
 
 use crate::upgrade::Upgrade;
 use crate::upgrade_plan::{Side, Trouble, Version};
@@ -24,7 +26,7 @@ pub(crate) enum Descriptor {
     Socket(SharedSocket),
     Listening(tcp::Shared),
     Hold(Hold),
-    /// The end of a pipe that tells whether the former process has gone on.
+    /// The end of a pipe that tells whether the old process has gone on.
     HasResumed(Rc<Cell<bool>>),
 }
 
@@ -46,10 +48,10 @@ pub(crate) struct UpgradeChannel {
 }
 
 impl UpgradeChannel {
-    /// Both ends: the former process', and the next one's.
+    /// Both ends: the old process', and the new one's.
     pub(crate) fn pair(upgrade: &Rc<Upgrade>) -> (Self, Self) {
-        let (to_next, from_former) = channel();
-        let (to_former, from_next) = channel();
+        let (to_new, from_old) = channel();
+        let (to_old, from_new) = channel();
         let end = |side, to, from| Self {
             side,
             upgrade: upgrade.clone(),
@@ -59,7 +61,7 @@ impl UpgradeChannel {
             received: RefCell::default(),
             descriptors: RefCell::default(),
         };
-        (end(Side::Former, to_next, from_next), end(Side::Next, to_former, from_former))
+        (end(Side::Old, to_new, from_new), end(Side::New, to_old, from_old))
     }
 
     /// Says a word, with what is open.
@@ -96,17 +98,17 @@ impl UpgradeChannel {
         if sent { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// Rewrites bytes as the next process, which is of another version, would send them.
+    /// Rewrites bytes as the new process, which is of another version, would send them.
     fn write_as_other_version(&self, bytes: &mut Vec<u8>, descriptors: &mut Vec<Descriptor>) {
         let Trouble::Version(version) = self.upgrade.trouble else { return };
         match version {
-            Version::Format { by } if self.side == Side::Next => {
+            Version::Format { by } if self.side == Side::New => {
                 bytes[8] = bytes[8].wrapping_add_signed(by);
             }
-            Version::Foreign if self.side == Side::Next => *bytes = b"SSH-2.0-OpenSSH_9.2\r\n".repeat(4),
+            Version::Foreign if self.side == Side::New => *bytes = b"SSH-2.0-OpenSSH_9.2\r\n".repeat(4),
             Version::SaysMore => say_more(bytes, descriptors.len()),
-            Version::FewerDescriptors if self.side == Side::Former => drop(descriptors.pop()),
-            Version::OtherDescriptors if self.side == Side::Former => {
+            Version::FewerDescriptors if self.side == Side::Old => drop(descriptors.pop()),
+            Version::OtherDescriptors if self.side == Side::Old => {
                 for descriptor in descriptors {
                     if matches!(descriptor, Descriptor::Socket(_)) {
                         *descriptor = Descriptor::HasResumed(Rc::default());
@@ -165,7 +167,7 @@ impl io::Read for &UpgradeChannel {
     }
 }
 
-impl hand_over::Channel for UpgradeChannel {
+impl hand_over::Channel<TargetProtocol> for UpgradeChannel {
     type Descriptor = Descriptor;
 
     fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {
@@ -173,7 +175,7 @@ impl hand_over::Channel for UpgradeChannel {
         Ok(())
     }
 
-    fn say(&self, word: &Word, sockets: &[&Socket]) -> io::Result<()> {
+    fn say(&self, word: &Word, sockets: &[Arc<Socket>]) -> io::Result<()> {
         let shared: io::Result<Vec<Descriptor>> =
             sockets.iter().map(|socket| socket.share().map(Descriptor::Socket)).collect();
         self.say_with(word, shared?)
@@ -192,7 +194,9 @@ impl hand_over::Channel for UpgradeChannel {
         self.upgrade.has_heard(self.side, &word);
         Ok((word, received))
     }
+}
 
+impl SocketChannel for UpgradeChannel {
     fn socket(descriptor: Descriptor) -> io::Result<Socket> {
         match descriptor {
             Descriptor::Socket(socket) => socket.open(),

@@ -26,15 +26,15 @@ pub(crate) enum Trouble {
     Hangup { step: u32 },
     /// A byte of a word is changed.
     Damage { step: u32 },
-    /// The next process is of another version.
+    /// The new process is of another version.
     Version(Version),
 }
 
 /// Process of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    Former,
-    Next,
+    Old,
+    New,
 }
 
 /// A moment of an upgrade.
@@ -65,7 +65,7 @@ pub(crate) enum Version {
 
 impl Trouble {
     pub(crate) fn any(random: &mut Random) -> Self {
-        let side = if random.chance(500) { Side::Former } else { Side::Next };
+        let side = if random.chance(500) { Side::Old } else { Side::New };
         let step = random.below(u64::from(STEPS)) as u32;
         let when = if random.chance(700) {
             When::Step(step)
@@ -98,12 +98,12 @@ impl Trouble {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::None => "nothing",
-            Self::Kill { side: Side::Former, .. } => "former killed",
-            Self::Kill { side: Side::Next, .. } => "next killed",
-            Self::Pause { side: Side::Former, .. } => "former paused",
-            Self::Pause { side: Side::Next, .. } => "next paused",
-            Self::Starve { side: Side::Former, .. } => "former gets nothing",
-            Self::Starve { side: Side::Next, .. } => "next gets nothing",
+            Self::Kill { side: Side::Old, .. } => "old killed",
+            Self::Kill { side: Side::New, .. } => "new killed",
+            Self::Pause { side: Side::Old, .. } => "old paused",
+            Self::Pause { side: Side::New, .. } => "new paused",
+            Self::Starve { side: Side::Old, .. } => "old gets nothing",
+            Self::Starve { side: Side::New, .. } => "new gets nothing",
             Self::PowerOff { .. } => "power lost",
             Self::Hangup { .. } => "line ended",
             Self::Damage { .. } => "word damaged",
@@ -129,7 +129,7 @@ impl Trouble {
         }
     }
 
-    /// True if the next process does not understand the hand-over.
+    /// True if the new process does not understand the hand-over.
     pub(crate) const fn is_foreign(self) -> bool {
         matches!(self, Self::Version(Version::NeedsMore | Version::Format { .. } | Version::Foreign))
     }

@@ -19,7 +19,7 @@ pub(crate) const RULE: CountedRule = CountedRule {
 const NOT_CHECKED: [&str; 2] = ["bench-runs/", "xtask/src/english.rs"];
 
 /// Phrases that stop a reader, and what says the same. STYLE.md has the reasons.
-const FORBIDDEN: [(&str, &str); 45] = [
+const FORBIDDEN: [(&str, &str); 49] = [
     ("any more", "no longer; further"),
     ("to be had", "available"),
     ("so many", "the number; as many"),
@@ -65,6 +65,10 @@ const FORBIDDEN: [(&str, &str); 45] = [
     ("whosoever", "anybody who"),
     ("of a sudden", "suddenly"),
     ("in vain", "without success"),
+    ("former process", "old process (of an upgrade); killed process"),
+    ("heir", "new process; next owner"),
+    ("lender", "old process"),
+    ("estate", "state"),
 ];
 
 /// After "is no" and "are no" these are English; all else wants "is not a".

@@ -4,8 +4,9 @@
 use crate::source::{code_only, line_of};
 
 /// Code that takes the machine by `engine::ring`, and what of it stands for the machine.
-const BEHIND_THE_SEAM: [&str; 5] = [
+const BEHIND_THE_SEAM: [&str; 6] = [
     "crates/gateway/src/",
+    "crates/engine/src/hand_over/",
     "crates/engine/src/target/",
     "crates/engine/src/initiator/",
     "crates/engine/src/secure_stream/",

@@ -459,7 +459,7 @@ impl Client {
         if self.is_stalled() {
             tracing::warn!(
                 client = self.peer,
-                "NBD client leaves its replies unread; the upgrade does not wait, and the next process has no connection to it"
+                "NBD client leaves its replies unread; the upgrade does not wait, and the new process has no connection to it"
             );
         }
     }

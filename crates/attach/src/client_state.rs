@@ -32,8 +32,8 @@ pub(crate) enum AdoptionError {
     /// Received bytes beyond the limit.
     #[error("more was received from it than a process keeps")]
     Received,
-    /// Disk of the former process alone.
-    #[error("its disk is not served by the next process, or has other blocks")]
+    /// Disk of the old process alone.
+    #[error("its disk is not served by the new process, or has other blocks")]
     Disk,
     /// Handshake in TLS without keys, or with keys and not in TLS.
     #[error("its TLS has no keys, or was never begun")]

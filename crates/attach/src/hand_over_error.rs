@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::disk::DiskError;
 
-/// Reason for which a hand-over fails. The former process serves on.
+/// Reason for which a hand-over fails. The old process serves on.
 #[derive(Debug, Error)]
 pub enum HandOverError {
     /// Requests of NBD clients that do not end in time.
@@ -27,11 +27,11 @@ pub enum HandOverError {
     /// Front end that is being handed over already.
     #[error("it is quiesced already")]
     Quiesced,
-    /// Descriptors that do not fit the clients of the former process.
+    /// Descriptors that do not fit the clients of the old process.
     #[error("the number of descriptors is not that of the clients")]
     Descriptors,
     /// Sockets or descriptors that do not fit this server.
-    #[error("the former process has other sockets, or hands over other descriptors")]
+    #[error("the old process has other sockets, or hands over other descriptors")]
     OtherSockets,
     /// Disk that cannot be offered now.
     #[error(transparent)]
@@ -56,7 +56,7 @@ mod tests {
             (HandOverError::Descriptors, "the number of descriptors is not that of the clients"),
             (
                 HandOverError::OtherSockets,
-                "the former process has other sockets, or hands over other descriptors",
+                "the old process has other sockets, or hands over other descriptors",
             ),
         ] {
             assert_eq!(error.to_string(), said);

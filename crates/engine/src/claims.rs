@@ -1,4 +1,4 @@
-//! Holdings of a target's previous process, for the new one: descriptors with locks, and files in
+//! Holdings of a target's old process, for the new one: descriptors with locks, and files in
 //! memory with the blocks of namespaces. Locks belong to what was opened, not to a process
 //! (flock(2)), so no third process gets one while both have it.
 
@@ -31,7 +31,7 @@ fn memories() -> MutexGuard<'static, Vec<InheritedMemory>> {
     MEMORIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes what the former process holds, before anything is opened.
+/// Takes what the old process holds, before anything is opened.
 pub fn inherit(descriptors: Vec<OwnedFd>) {
     inherited().extend(descriptors);
 }
@@ -55,7 +55,7 @@ pub(crate) fn of_namespace(uuid: Uuid) -> Option<InheritedMemory> {
     Some(memories.swap_remove(at))
 }
 
-/// The former process' hold on this very file, folder or device.
+/// The old process' hold on this very file, folder or device.
 pub fn of(file: impl AsFd) -> Option<OwnedFd> {
     let wanted = rustix::fs::fstat(file).ok()?;
     let is_it = |held: &&OwnedFd| {
@@ -64,7 +64,7 @@ pub fn of(file: impl AsFd) -> Option<OwnedFd> {
     inherited().iter().find(is_it)?.try_clone().ok()
 }
 
-/// The former process' hold on the block device with this number.
+/// The old process' hold on the block device with this number.
 pub(crate) fn of_device(number: u64) -> Option<OwnedFd> {
     let is_it =
         |held: &&OwnedFd| rustix::fs::fstat(held).is_ok_and(|held| is_block(&held) && held.st_rdev == number);

@@ -71,6 +71,7 @@ pub mod backend;
 pub mod ceph;
 #[cfg(not(feature = "simulation"))]
 pub mod claims;
+pub mod hand_over;
 mod histogram;
 pub mod initiator;
 pub mod limits;

@@ -574,7 +574,7 @@ pub const FREEZE_STALL_MS: u64 = 500;
 /// nothing is handed over.
 pub const FREEZE_PATIENCE_MS: u64 = 2000;
 
-/// Time for which it tries to get its images' locks back when the next process is not to serve
+/// Time for which it tries to get its images' locks back when the new process is not to serve
 /// after all, in milliseconds. A cluster that may not be asked to shut that one out notices within
 /// half a minute that it has ended.
 pub const IMAGES_BACK_MS: u64 = 60_000;

@@ -405,10 +405,10 @@ mod tests {
         const FENCED: &str = "namespace 1 of nqn.a is in load-balancing group 1, which is being taken over; \
              ask again in a moment";
         let mut state = group_of_two();
-        let [failed, heir] = ["a", "b"].map(|gateway| Owner { gateway: gateway.to_owned(), epoch: 1 });
+        let [failed, next_owner] = ["a", "b"].map(|gateway| Owner { gateway: gateway.to_owned(), epoch: 1 });
         assert!(state.add_address(&failed, "10.0.0.1:0/1"));
         let (own, both) = (BTreeSet::from([2]), BTreeSet::from([1, 2]));
-        for owner in [None, Some(heir)] {
+        for owner in [None, Some(next_owner)] {
             let mut state = state.clone();
             state.bury("a", |_, _| owner.clone());
             for hold in [&own, &both] {

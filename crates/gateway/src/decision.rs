@@ -86,7 +86,7 @@ pub(crate) struct Decision {
     pub(crate) fence: BTreeSet<String>,
     /// New owners of load-balancing groups of a gateway that starts a new epoch. It keeps the
     /// others.
-    pub(crate) heirs: BTreeMap<u32, Owner>,
+    pub(crate) next_owners: BTreeMap<u32, Owner>,
     /// The next state, valid only while the state that this was decided by is unchanged.
     pub(crate) write: Option<GroupState>,
 }
@@ -149,11 +149,12 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
 /// make hosts wait for two fences.
 fn start_new_epoch(state: &GroupState, view: &View<'_>) -> Decision {
     let own = state.owned(view.me).filter(|number| !state.is_to_be_dissolved(*number));
-    let heirs = own.filter_map(|number| {
-        let heir = if view.is_leaving { heir(state, view, number) } else { successor(state, view, number) };
-        Some((number, heir?))
+    let next_owners = own.filter_map(|number| {
+        let next_owner =
+            if view.is_leaving { next_owner(state, view, number) } else { successor(state, view, number) };
+        Some((number, next_owner?))
     });
-    Decision { standing: Standing::Expelled, heirs: heirs.collect(), ..Decision::default() }
+    Decision { standing: Standing::Expelled, next_owners: next_owners.collect(), ..Decision::default() }
 }
 
 fn standing(state: &GroupState, view: &View<'_>) -> Standing {
@@ -191,9 +192,9 @@ fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> 
         return nearer;
     }
     // A drained gateway serves on and can wait: a gateway that has just connected may be gone again.
-    let may_have = |heir: &Owner| !state.is_drained(me) || view.peers.settled.contains(&heir.gateway);
-    let heir = heir(state, view, number);
-    heir.filter(|heir| heir.gateway != *me && !state.is_drained(&heir.gateway) && may_have(heir))
+    let may_have = |next: &Owner| !state.is_drained(me) || view.peers.settled.contains(&next.gateway);
+    let next = next_owner(state, view, number);
+    next.filter(|next| next.gateway != *me && !state.is_drained(&next.gateway) && may_have(next))
 }
 
 /// A gateway of the load-balancing group's location that has returned, when this one is elsewhere: the one with the fewest
@@ -236,7 +237,7 @@ fn wanted(state: &GroupState, view: &View<'_>) -> GroupState {
         return wanted;
     }
     for name in view.peers.lapsed.iter().filter(|name| **name != view.me.gateway) {
-        wanted.bury(name, |state, number| heir(state, view, number));
+        wanted.bury(name, |state, number| next_owner(state, view, number));
     }
     adopt(&mut wanted, view);
     // In the first format readers refuse what they do not know.
@@ -266,13 +267,13 @@ fn finish(wanted: &mut GroupState, state: &GroupState, view: &View<'_>, number: 
         }
         return;
     }
-    let heir = if view.is_leaving {
-        is_released.then(|| heir(wanted, view, number))
+    let next_owner = if view.is_leaving {
+        is_released.then(|| next_owner(wanted, view, number))
     } else {
         successor(state, view, number).filter(|_| is_released).map(Some)
     };
     let Some(group) = wanted.groups.get_mut(&number) else { return };
-    if let Some(owner) = heir {
+    if let Some(owner) = next_owner {
         group.hand_to(owner);
     } else if group.state != Phase::Serving && view.open.contains(&number) {
         group.fence.clear();
@@ -304,7 +305,7 @@ fn adopt(wanted: &mut GroupState, view: &View<'_>) {
         let is_home =
             is_well && !wanted.is_drained(&group.preferred) && is_found(wanted, view, &group.preferred);
         let preferred = epoch_of(wanted, &group.preferred).filter(|_| is_home);
-        let owner = preferred.or_else(|| heir(wanted, view, number));
+        let owner = preferred.or_else(|| next_owner(wanted, view, number));
         if let Some(group) = wanted.groups.get_mut(&number) {
             group.hand_to(owner);
         }
@@ -314,7 +315,7 @@ fn adopt(wanted: &mut GroupState, view: &View<'_>) {
 /// Next owner of a load-balancing group: of the gateways that are well, the one with the fewest
 /// groups, this one first among equals. Gateways that are not drained, those with hosts, and those of
 /// the group's location come before others where there are any.
-fn heir(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> {
+fn next_owner(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> {
     let mut candidates: Vec<(bool, bool, bool, usize, bool, &String)> = Vec::new();
     for (name, gateway) in state.alive() {
         let is_me = *name == view.me.gateway;
@@ -389,17 +390,21 @@ mod tests {
     fn who_has_late_commands_gives_away_by_a_fence_and_at_once() {
         let stays = decided(|_| {});
         assert_eq!((stays.standing, stays.open), (Standing::Member, BTreeSet::from([1])));
-        let heir = || BTreeMap::from([(1, Owner { gateway: "b".to_owned(), epoch: 2 })]);
+        let next_owner = || BTreeMap::from([(1, Owner { gateway: "b".to_owned(), epoch: 2 })]);
         for given in [
             decided(|view| view.is_deserted = true),
             decided(|view| view.is_leaving = true),
             decided(|view| (view.has_late, view.has_given_up, view.is_deserted) = (false, true, true)),
         ] {
-            assert_eq!((given.standing, given.heirs), (Standing::Expelled, heir()));
+            assert_eq!((given.standing, given.next_owners), (Standing::Expelled, next_owner()));
             assert!(given.write.is_none() && given.hold.is_empty());
         }
         let again = decided(|view| (view.has_late, view.has_given_up) = (false, true));
-        assert_eq!((again.standing, again.heirs), (Standing::Expelled, BTreeMap::new()), "hosts are at it");
+        assert_eq!(
+            (again.standing, again.next_owners),
+            (Standing::Expelled, BTreeMap::new()),
+            "hosts are at it"
+        );
         let silent = decided(|view| (view.has_lease, view.has_given_up) = (false, true));
         assert_eq!(silent.standing, Standing::Member, "it cannot give anything away");
     }
@@ -458,8 +463,8 @@ mod tests {
         for peers in [&peers(), &at_a] {
             assert_eq!(drained(&["a"], peers, |_| {}).hold, NONE, "wherever hosts are");
             let gives = drained(&["a"], peers, |view| (view.held, view.open) = (&NONE, &NONE));
-            let heir = Owner { gateway: "b".to_owned(), epoch: 2 };
-            assert_eq!(gives.write.expect("it is another one's").groups[&1].owner, Some(heir));
+            let next_owner = Owner { gateway: "b".to_owned(), epoch: 2 };
+            assert_eq!(gives.write.expect("it is another one's").groups[&1].owner, Some(next_owner));
             assert_eq!(drained(&["a", "b"], peers, |_| {}).hold, own, "one of them has to");
             assert_eq!(drained(&["b"], peers, |view| view.is_deserted = true).hold, own);
         }
@@ -469,7 +474,7 @@ mod tests {
         assert_eq!(drained(&["a"], &just_come, |_| {}).hold, own, "it may be gone again");
         // It may be that commands are carried out late, here as ever.
         let late = drained(&["a"], &peers(), |view| view.has_late = true);
-        assert_eq!((late.standing, late.heirs.len()), (Standing::Expelled, 1));
+        assert_eq!((late.standing, late.next_owners.len()), (Standing::Expelled, 1));
     }
 
     #[test]

@@ -22,10 +22,10 @@ impl Membership {
         self: &Arc<Self>,
         serving: &mut Serving,
         target: &Arc<Target>,
-        heirs: &BTreeMap<u32, Owner>,
+        next_owners: &BTreeMap<u32, Owner>,
     ) -> Progress {
         if self.is_leaving.load(Ordering::Acquire) {
-            self.give_up(serving, target, heirs);
+            self.give_up(serving, target, next_owners);
             self.seen().standing = Standing::Left;
             return Progress::Over;
         }
@@ -45,7 +45,7 @@ impl Membership {
         target.forget_cluster_connections();
         let mut tried = self.seen().tried.clone();
         let listeners = listeners(&target.config().ports);
-        let begun = register(self.store(), &name, &listeners, (Some(self.number()), heirs), &mut tried);
+        let begun = register(self.store(), &name, &listeners, (Some(self.number()), next_owners), &mut tried);
         self.seen().tried = tried;
         match begun {
             Ok((state, None)) => {
@@ -76,7 +76,7 @@ impl Membership {
 
     /// Ends without being able to give anything away as it is: others put its connections on the blocklist, and do not first wait
     /// for its lease to end.
-    fn give_up(&self, serving: &mut Serving, target: &Target, heirs: &BTreeMap<u32, Owner>) {
+    fn give_up(&self, serving: &mut Serving, target: &Target, next_owners: &BTreeMap<u32, Owner>) {
         tracing::warn!(
             "commands on images have taken too long: other gateways take over after they have put this gateway's connections on the blocklist"
         );
@@ -88,7 +88,7 @@ impl Membership {
                 return Ok(Update::Done(()));
             }
             state.bury(&me.gateway, |state, number| {
-                heirs.get(&number).filter(|heir| state.is_alive(heir)).cloned()
+                next_owners.get(&number).filter(|next_owner| state.is_alive(next_owner)).cloned()
             });
             Ok(Update::Write(()))
         });

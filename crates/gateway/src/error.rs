@@ -4,8 +4,8 @@
 use std::fmt;
 
 use engine::ceph::CephError;
+use engine::hand_over::Fault;
 use engine::target::TargetError;
-use engine::target::hand_over::Fault;
 
 /// Why a change of what all gateways serve was refused, or cannot be made now. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +98,7 @@ impl From<Refused> for GroupError {
 /// Reason for which a gateway does not go on in another process.
 #[derive(Debug, thiserror::Error)]
 pub enum SuccessionError {
-    /// The former process removes connections from the group's state, which takes long.
+    /// The old process removes connections from the group's state, which takes long.
     #[error("this gateway is forgetting connections that it has closed; try again")]
     Pruning,
     /// The group has put the gateway on the blocklist.
@@ -107,13 +107,13 @@ pub enum SuccessionError {
     /// The same since the offer.
     #[error("the group has declared this gateway dead meanwhile")]
     DeadMeanwhile,
-    /// Commands on images of the former process that may be carried out yet.
+    /// Commands on images of the old process that may be carried out yet.
     #[error("commands on its images have taken too long meanwhile")]
     LateMeanwhile,
-    /// The cluster does not answer the next process.
+    /// The cluster does not answer the new process.
     #[error(transparent)]
     Ceph(#[from] CephError),
-    /// The next process cannot serve what the former one did.
+    /// The new process cannot serve what the old one did.
     #[error(transparent)]
     Target(#[from] TargetError),
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::beat::Lost;
 
-/// Identity that the next process is to take, while the former one acts.
+/// Identity that the new process is to take, while the old one acts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferedMember {
     /// Name of the gateway.

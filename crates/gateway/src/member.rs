@@ -230,7 +230,7 @@ pub(super) fn register(
     store: &Store,
     name: &str,
     listeners: &[Listener],
-    (as_number, heirs): (Option<u16>, &BTreeMap<u32, Owner>),
+    (as_number, next_owners): (Option<u16>, &BTreeMap<u32, Owner>),
     tried: &mut BTreeSet<u64>,
 ) -> Result<(GroupState, Option<(Owner, u16)>), StoreError> {
     update(store, |state| {
@@ -248,7 +248,7 @@ pub(super) fn register(
         // Others may have given it up since, and have reported it as at rest to hosts: then it
         // needs another epoch.
         let me = Owner { gateway: name.to_owned(), epoch: epoch() };
-        let number = state.begin_epoch(&me, listeners, heirs).map_err(|_| StoreError::Full)?;
+        let number = state.begin_epoch(&me, listeners, next_owners).map_err(|_| StoreError::Full)?;
         tried.insert(me.epoch);
         Ok(Update::Write(Some((me, number))))
     })

@@ -345,7 +345,7 @@ impl Membership {
         match decision.standing {
             Standing::Member => {}
             Standing::Left => return Progress::Over,
-            Standing::Expelled => return self.come_back(&mut serving, target, &decision.heirs),
+            Standing::Expelled => return self.come_back(&mut serving, target, &decision.next_owners),
             Standing::Replaced => {
                 serving.close(target);
                 tracing::error!(

@@ -261,16 +261,16 @@ impl GroupState {
     }
 
     /// Adds this gateway to the group, or gives it a new epoch in it. Groups of its former epoch
-    /// without another owner stay its own, behind a fence, except those of `heirs`.
+    /// without another owner stay its own, behind a fence, except those of `next_owners`.
     pub(crate) fn begin_epoch(
         &mut self,
         me: &Owner,
         listeners: &[Listener],
-        heirs: &BTreeMap<u32, Owner>,
+        next_owners: &BTreeMap<u32, Owner>,
     ) -> Result<u16, GroupFull> {
         self.bury(&me.gateway, |state, number| {
-            let heir = heirs.get(&number).filter(|heir| state.is_alive(heir));
-            Some(heir.unwrap_or(me).clone())
+            let next_owner = next_owners.get(&number).filter(|next_owner| state.is_alive(next_owner));
+            Some(next_owner.unwrap_or(me).clone())
         });
         // A removed gateway's load-balancing group has its number for a while yet.
         let taken = |number: &u16| {
@@ -308,7 +308,7 @@ impl GroupState {
     }
 
     /// Gives a gateway up: it may no longer serve, and what it has served gets another owner, behind a fence.
-    pub(crate) fn bury(&mut self, name: &str, mut heir: impl FnMut(&Self, u32) -> Option<Owner>) {
+    pub(crate) fn bury(&mut self, name: &str, mut next_owner: impl FnMut(&Self, u32) -> Option<Owner>) {
         let Some(dead) = self.gateways.get_mut(name).filter(|gateway| gateway.life == Life::Alive) else {
             return;
         };
@@ -316,7 +316,7 @@ impl GroupState {
         let addresses = std::mem::take(&mut dead.addresses);
         let dead = Owner { gateway: name.to_owned(), epoch: dead.epoch };
         for number in self.owned(&dead).collect::<Vec<_>>() {
-            let owner = heir(self, number);
+            let owner = next_owner(self, number);
             let Some(group) = self.groups.get_mut(&number) else { continue };
             group.fence.extend(addresses.iter().cloned());
             group.fence.sort();
@@ -559,8 +559,8 @@ mod tests {
         assert!(state.add_address(&me, "x"));
         state.bury("c", |_, _| None);
         let again = owner("a", 2);
-        let heirs = BTreeMap::from([(1, other.clone()), (2, gone)]);
-        assert_eq!(state.begin_epoch(&again, &[], &heirs), Ok(1));
+        let next_owners = BTreeMap::from([(1, other.clone()), (2, gone)]);
+        assert_eq!(state.begin_epoch(&again, &[], &next_owners), Ok(1));
         // Who has died meanwhile gets nothing.
         let owners: Vec<_> = state.groups.values().map(|group| group.owner.clone().unwrap()).collect();
         assert_eq!(owners, [other, again.clone(), again.clone()]);

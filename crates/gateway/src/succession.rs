@@ -1,5 +1,5 @@
 //! A gateway goes on in another process: as the same member of its group, in the same epoch, so that the others notice nothing.
-//! The next process knows what the group shares and says nothing, until the former one acts no more; who drives both sees to
+//! The new process knows what the group shares and says nothing, until the old one acts no more; who drives both sees to
 //! that. What goes wrong in between is answered by a new epoch, as after a kill.
 
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl Membership {
         self.duty.rest();
     }
 
-    /// Acts again as before, since the next process does not.
+    /// Acts again as before, since the new process does not.
     pub fn resume(&self) {
         self.duty.begin();
         self.withdraw();
@@ -126,7 +126,7 @@ impl Membership {
         self.be_heard();
     }
 
-    /// Serves what the former process did, and has the locks of its images; says nothing of it yet.
+    /// Serves what the old process did, and has the locks of its images; says nothing of it yet.
     ///
     /// # Errors
     /// When that cannot be. It has none of the locks then.
@@ -173,9 +173,9 @@ impl Membership {
         Ok(())
     }
 
-    /// Takes over the epoch in which the former process has died. It may be later than the offered
+    /// Takes over the epoch in which the old process has died. It may be later than the offered
     /// one.
-    fn follow_former(&self) {
+    fn follow_old_process(&self) {
         self.catch_up();
         let mut seen = self.seen();
         let record = seen.state.gateways.get(&seen.me.gateway);
@@ -185,7 +185,7 @@ impl Membership {
         }
     }
 
-    /// Acts from now on, as the former process did.
+    /// Acts from now on, as the old process did.
     fn act(&self) {
         self.duty.begin();
         self.be_heard();
@@ -198,7 +198,7 @@ impl Member {
         let failed = |what: &dyn std::fmt::Display| MemberError::new(format!("gateway group {spec}: {what}"));
         let OfferedMember { gateway, number, epoch, .. } = offered;
         if gateway != name {
-            return Err(failed(&format!("the former process is gateway {gateway}, and this one is {name}")));
+            return Err(failed(&format!("the old process is gateway {gateway}, and this one is {name}")));
         }
         let me = Owner { gateway: name.to_owned(), epoch: *epoch };
         let (look_bell, look) = sync_channel(1);
@@ -210,16 +210,16 @@ impl Member {
         Self::with_threads(membership.unheard(), look_bell, look)
     }
 
-    /// Acts in place of the former process, which does no more.
+    /// Acts in place of the old process, which does no more.
     pub fn go_on(&mut self, target: Arc<Target>) -> Result<(), MemberError> {
         self.membership().act();
         self.serve(target)
     }
 
-    /// Acts in place of the former process, which has died before it was known how it left things.
+    /// Acts in place of the old process, which has died before it was known how it left things.
     pub fn continue_as_new(&mut self, target: Arc<Target>) -> Result<(), MemberError> {
         let membership = self.membership();
-        membership.follow_former();
+        membership.follow_old_process();
         let mut serving = membership.serving_guard();
         membership.begin_again(&mut serving, &target);
         drop(serving);

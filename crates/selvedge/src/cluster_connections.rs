@@ -131,7 +131,7 @@ impl ClusterConnections {
         connections
     }
 
-    /// Forgets the connections of the previous process, which have ended.
+    /// Forgets the connections of the old process, which have ended.
     pub(crate) fn forget_left(&self) {
         let mut known = self.lock();
         known.left.clear();

@@ -96,7 +96,7 @@ pub(crate) struct Applied {
     undo: Vec<Words>,
 }
 
-/// Settings for the next process, which reverts them in the end.
+/// Settings for the new process, which reverts them in the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HandedSettings {
     done: Vec<String>,
@@ -123,7 +123,7 @@ impl Applied {
         &self.done
     }
 
-    /// Returns the data by which the next process can revert the settings.
+    /// Returns the data by which the new process can revert the settings.
     pub(crate) fn handed(&self) -> HandedSettings {
         HandedSettings { done: self.done.clone(), undo: self.undo.clone() }
     }
@@ -133,7 +133,7 @@ impl Applied {
         self.undo.clear();
     }
 
-    /// The former process' settings, and these.
+    /// The old process' settings, and these.
     pub(crate) fn behind(mut self, mut former: Self) -> Self {
         former.done.append(&mut self.done);
         former.undo.append(&mut self.undo);

@@ -42,7 +42,7 @@ impl StateDirectory {
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => match claims::of(&lock) {
-                // The former process of this very target has it, and goes.
+                // The old process of this very target has it, and goes.
                 Some(former) => lock = former.into(),
                 None => return Err(in_use(&folder)),
             },

@@ -65,7 +65,7 @@ pub(super) fn images_are_encrypted(testbed: &mut Testbed) -> Result<(), String> 
         let at_snapshot = spec.replace(name, &format!("{name}@then")).replace("@then.pass", ".pass");
         let target = testbed.serve(&[&spec, &at_snapshot])?;
         for (nsid, content) in [(1, &wanted), (2, &before)] {
-            let (volume, _) = soon("the image in the next process", || target.namespace(nsid))?;
+            let (volume, _) = soon("the image in the new process", || target.namespace(nsid))?;
             same(&format!("namespace {nsid}"), &whole(&volume)?, content)?;
         }
         target.end()?;

@@ -43,7 +43,7 @@ const SMALL: [Check; 54] = [
     ("a namespace goes under load, and comes again", lifetimes::namespace_goes_and_comes),
     ("an image that is made later is served then", lifetimes::image_comes_later),
     ("an image is served when another target has given it back", lifetimes::image_is_taken_over),
-    ("images go over to the next process of their target", upgrades::images_go_over),
+    ("images go over to the new process of their target", upgrades::images_go_over),
     ("writes of a blocklisted target do not land", fencing::blocklisted_writes_do_not_land),
     ("locks of a dead target delay no start", restarts::locks_of_the_dead_delay_no_start),
     ("a target that is stopped is not shut out", restarts::stopped_is_not_shut_out),

@@ -10,12 +10,12 @@ use crate::answer::Answer;
 use crate::program::Program;
 
 const MIB: u64 = 32;
-/// Upgrades that end well, before one whose former process is killed.
+/// Upgrades that end well, before one whose old process is killed.
 const UPGRADES: usize = 3;
 /// Time for which the hosts write, in seconds.
 const RUNTIME_S: &str = "60";
 const HOST_LIMIT: Duration = Duration::from_secs(180);
-/// The next process has come by then, and is far from having opened anything.
+/// The new process has come by then, and is far from having opened anything.
 const EARLY: Duration = Duration::from_millis(150);
 
 /// An image with a lock goes over with it, one without is open in both processes. A process that is killed is shut out by the
@@ -41,7 +41,7 @@ pub(super) fn images_go_over(testbed: &mut Testbed) -> Result<(), String> {
     let start =
         |nsid| Program::start(&target.bench_words(nsid, &[&load[..], &["--runtime", RUNTIME_S]].concat()));
     let hosts = [start(1)?, start(2)?];
-    let (mut next, mut process) = (Daemon::new("the next process".to_owned(), Vec::new()), target.id());
+    let (mut next, mut process) = (Daemon::new("the new process".to_owned(), Vec::new()), target.id());
     for _ in 0..UPGRADES {
         process = follow(&mut next, Answer::of(&upgrade)?, process)?;
     }
@@ -58,9 +58,7 @@ pub(super) fn images_go_over(testbed: &mut Testbed) -> Result<(), String> {
             return Err(format!("namespace {nsid}: {report}"));
         }
     }
-    println!(
-        "        {UPGRADES} upgrades; served {took_ms} ms after the former process of another was killed"
-    );
+    println!("        {UPGRADES} upgrades; served {took_ms} ms after the old process of another was killed");
     Ok(())
 }
 

@@ -460,7 +460,7 @@ impl Device {
         }
     }
 
-    /// Leaves a device to the next process, as it was found.
+    /// Leaves a device to another process, as it was found.
     fn leave(&mut self) -> DeviceTally {
         self.queue_control.leaves.store(true, Ordering::Release);
         self.threads.iter().for_each(QueueThread::wake);

@@ -63,7 +63,7 @@ pub enum DeviceError {
         block_bytes: u32,
     },
     /// The device is no longer there, or is another one.
-    #[error("/dev/ublkb{number} of the former process no longer exists")]
+    #[error("/dev/ublkb{number} of an earlier process no longer exists")]
     Gone {
         /// Number of the device.
         number: u32,

@@ -134,7 +134,7 @@ impl Queue {
     }
 
     /// True if the device is to be left and nothing of it is under way. Requests that have come and
-    /// were not begun are given to the next process.
+    /// were not begun are given to the new process.
     fn may_leave(&mut self) -> bool {
         let leaves = self.plan.queue_control.leaves.load(Ordering::Acquire);
         let is_quiet = self.is_closed || self.under_way.iter().all(Option::is_none);

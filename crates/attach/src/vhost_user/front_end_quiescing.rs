@@ -102,7 +102,7 @@ impl FrontEndThread {
     fn adopt(&self, (handed, descriptors): HandedWithFds) -> io::Result<Option<Caller>> {
         let export = self.disk.export().map_err(io::Error::other)?;
         if handed.disk.name != self.disk.name || handed.disk.block_bytes != export.block_bytes {
-            return Err(io::Error::other("its disk is another one in the next process, or has other blocks"));
+            return Err(io::Error::other("its disk is another one in the new process, or has other blocks"));
         }
         let Some(front_end) = handed.front_end else { return Ok(None) };
         let stream = descriptors.into_iter();

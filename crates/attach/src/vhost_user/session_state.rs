@@ -104,7 +104,7 @@ impl Session {
     ) -> io::Result<()> {
         let missing = || io::Error::other("descriptors are missing");
         if self.features != handed.features {
-            return Err(io::Error::other("its device had features that the next process does not have"));
+            return Err(io::Error::other("its device had features that the new process does not have"));
         }
         self.known_bytes = handed.known_bytes;
         if handed.has_channel {

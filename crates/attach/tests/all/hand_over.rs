@@ -44,11 +44,11 @@ fn frozen_within_a_write(holder: &Holder) -> (HandedServer, Vec<OwnedFd>) {
 /// Another server goes on. Who it could not take is named.
 fn pass_on(world: &mut World, tls: Option<ServerTls>) -> Vec<(String, String)> {
     let next = world.next(tls);
-    let former = world.server.take().expect("a server");
-    let (handed, sockets) = frozen(&former.holder());
+    let old = world.server.take().expect("a server");
+    let (handed, sockets) = frozen(&old.holder());
     let failed = next.holder().adopt(handed, sockets).expect("it is one of a server");
-    former.holder().leave();
-    drop(former);
+    old.holder().leave();
+    drop(old);
     next.holder().thaw(false);
     world.server = Some(next);
     failed
@@ -185,7 +185,7 @@ fn what_no_server_hands_over_is_refused_and_named() {
     };
     assert_eq!(written(&|_| ()), "");
     assert!(written(&|server| server.disks[0].block_bytes = 512).contains("other blocks"));
-    assert!(written(&|server| server.disks.clear()).contains("not served by the next"));
+    assert!(written(&|server| server.disks.clear()).contains("not served by the new"));
     assert!(
         written(&|server| server.clients[0].received = vec![0; 64 << 20]).contains("than a process keeps")
     );
@@ -289,14 +289,14 @@ fn damaged_front_ends_end_nothing_but_their_guests() {
 /// Another server of front ends goes on.
 fn pass_guests_on(world: &mut VhostWorld) -> Vec<(String, String)> {
     let next = world.next();
-    let former = world.server.take().expect("a server");
-    let (handed, descriptors) = former.holder().freeze().expect("it comes to rest");
+    let old = world.server.take().expect("a server");
+    let (handed, descriptors) = old.holder().freeze().expect("it comes to rest");
     let text = serde_json::to_string(&handed).expect("it can be written");
     let read: HandedVhostServer = serde_json::from_str(&text).expect("it can be read");
     assert_eq!(read, handed);
     let failed = next.holder().adopt(read, descriptors).expect("it is one of a server");
-    former.holder().leave();
-    drop(former);
+    old.holder().leave();
+    drop(old);
     next.holder().thaw(false);
     world.server = Some(next);
     failed

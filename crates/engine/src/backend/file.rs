@@ -169,7 +169,7 @@ impl File {
         if !metadata.file_type().is_block_device() {
             return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a block device" });
         }
-        // What the former process of this target holds is held for it.
+        // What the old process of this target holds is held for it.
         let former = if shared { None } else { claims::of_device(metadata.rdev()) };
         // O_EXCL on a device refuses one that is mounted or part of another device.
         let is_exclusive = !shared && former.is_none();

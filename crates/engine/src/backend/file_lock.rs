@@ -25,7 +25,7 @@ const LOCK_AGAIN: Duration = Duration::from_millis(10);
 pub(super) enum Lock {
     /// The descriptor has it.
     Taken,
-    /// The former process has it, by this descriptor.
+    /// The old process has it, by this descriptor.
     Former(Arc<Storage>),
     /// The file system has none, and the file is shared anyway: nothing keeps others off.
     Missing(Errno),
@@ -41,7 +41,7 @@ impl Lock {
         ))
     }
 
-    /// Descriptor of the former process that keeps others off, where that has the lock.
+    /// Descriptor of the old process that keeps others off, where that has the lock.
     pub(super) fn former(self) -> Option<Arc<Storage>> {
         match self {
             Self::Former(claim) => Some(claim),

@@ -1,4 +1,4 @@
-//! Blocks in memory that all reactors share, and the next process if this one is upgraded. Reads leave it straight for the socket;
+//! Blocks in memory that all reactors share, and the new process if this one is upgraded. Reads leave it straight for the socket;
 //! writes are copied in. Nothing here is durable.
 
 use std::io;
@@ -124,7 +124,7 @@ impl Memory {
         mapping.advise();
         let mapping = Arc::new(mapping);
         huge_pages::register(&mapping);
-        // What the former process has not moved yet, this one does; of all else it only has to map the huge pages.
+        // What the old process has not moved yet, this one does; of all else it only has to map the huge pages.
         mapping.mark_all_fresh();
         huge_pages::wake();
         let (length, promise) = (AtomicUsize::new(length), Promise::of(size));

@@ -43,16 +43,14 @@ impl MemoryFile {
         let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
         // Other files have no seals, or this one alone.
         let Ok(seals) = fcntl_get_seals(&file) else {
-            return refuse("what the former process has handed over is not a file in memory".to_owned());
+            return refuse("what the old process has handed over is not a file in memory".to_owned());
         };
         if !seals.contains(SEALS) {
-            return refuse("the former process' file in memory is not sealed".to_owned());
+            return refuse("the old process' file in memory is not sealed".to_owned());
         }
         let found = fstat(&file)?.st_size;
         if u64::try_from(found) != Ok(length) {
-            return refuse(format!(
-                "the former process' file in memory has {found} bytes instead of {length}"
-            ));
+            return refuse(format!("the old process' file in memory has {found} bytes instead of {length}"));
         }
         Ok(Self(file))
     }

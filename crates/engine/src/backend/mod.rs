@@ -256,7 +256,7 @@ pub struct Opening<'a> {
     pub is_retry: bool,
     /// Set while another target writes to the image.
     pub is_standby: bool,
-    /// UUID under which the previous process handed over this namespace's memory.
+    /// UUID under which the old process handed over this namespace's memory.
     pub namespace: Option<uuid::Uuid>,
     /// The connections to clusters there are.
     pub clusters: &'a Clusters,
@@ -277,7 +277,7 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// Blocks in memory: those that the former process of this target had, or blank ones.
+/// Blocks in memory: those that the old process of this target had, or blank ones.
 fn memory(size: u64, namespace: Option<uuid::Uuid>) -> Result<Memory, BackendError> {
     let failed = |source| BackendError::Memory { size, source };
     #[cfg(not(feature = "simulation"))]
@@ -286,7 +286,7 @@ fn memory(size: u64, namespace: Option<uuid::Uuid>) -> Result<Memory, BackendErr
     }
     let _ = namespace;
     let memory = Memory::new(size).map_err(failed)?;
-    // Memory that the former process has filled is there already, and not checked.
+    // Memory that the old process has filled is there already, and not checked.
     #[cfg(not(feature = "simulation"))]
     let memory = memory.within_room()?;
     Ok(memory)

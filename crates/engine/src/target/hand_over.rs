@@ -1,10 +1,8 @@
 //! Hand-over of a target's hosts to another process, or take-over from one, without a reconnection.
-//! Consists of data ([`HandedTarget`]) and sockets. Until the previous process has left, and from
+//! Consists of data ([`HandedTarget`]) and sockets. Until the old process has left, and from
 //! the start of the new one on, only one of them may serve, which the caller ensures.
 
 mod beside;
-mod channel;
-mod frame;
 mod images;
 mod new_process;
 mod old_process;
@@ -15,12 +13,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use beside::{Inherits, Lends};
-pub use channel::{Channel, Process};
-pub use frame::{Speech, decode, encode};
-pub use new_process::{Former, NotOffered, Succeeded};
-pub use old_process::{Greeting, unknown_to};
-pub use words::{About, Offer, State, Word, known};
+pub use beside::{Releases, TakesOver};
+pub use new_process::SocketChannel;
+pub use old_process::unknown_to;
+pub use words::{Offer, State, TargetProtocol, Word, known};
 
 use super::Target;
 use super::lock::lock;
@@ -28,15 +24,13 @@ use super::messaging::{
     Adoption, AdoptionError, Arrival, Freeze, Frozen, FrozenReactor, Message, Succession,
 };
 use super::served::Namespace;
-pub use super::succession::{Fault, HandOverError};
-use super::succession::{
-    HandedController, HandedNamespace, HandedQueue, HandedReservations, HandedTarget, LATE_IMAGE,
-};
+use super::succession::{HandedController, HandedNamespace, HandedQueue, HandedReservations, HandedTarget};
 use uuid::Uuid;
 
 use crate::backend::Backend;
 #[cfg(not(feature = "simulation"))]
 use crate::claims::InheritedMemory;
+use crate::hand_over::{HandOverError, LATE_IMAGE};
 use crate::limits::{FREEZE_PATIENCE_MS, FREEZE_STALL_MS};
 use crate::ring::channel::{Receiver, Sender, channel};
 use crate::ring::{self, Hold, Socket, tcp};

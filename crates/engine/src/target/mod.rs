@@ -89,9 +89,9 @@ pub struct Target {
     reservation_worker: Mutex<Option<ReservationWorker>>,
     authenticator: Mutex<Option<AuthenticationWorker>>,
     allocation_worker: Mutex<Option<AllocationWorker>>,
-    /// Connections from which nothing had come at the previous process, until this one serves.
+    /// Connections from which nothing had come at the old process, until this one serves.
     resting: Mutex<Vec<messaging::Arrival>>,
-    /// Hosts that the previous process had to disconnect for this one.
+    /// Hosts that the old process had to disconnect for this one.
     disconnected: Mutex<BTreeSet<String>>,
     /// Watches for images whose size has changed; started once there are images.
     image_watch: Mutex<Option<ImageWatch>>,

@@ -1,4 +1,4 @@
-//! Hand-over of hosts to the next target while they write and read: no host connects again, and nothing is lost, torn or
+//! Hand-over of hosts to the new target while they write and read: no host connects again, and nothing is lost, torn or
 //! done twice. Both targets are in one process, over one file, and share the listening socket.
 
 use std::collections::BTreeSet;
@@ -80,13 +80,13 @@ impl Testbed {
         self.target().status().controllers.iter().map(|controller| controller.cntlid).collect()
     }
 
-    /// The next target, which accepts nothing yet.
+    /// The new target, which accepts nothing yet.
     pub(crate) fn next(&self) -> Target {
         claims::inherit_memories(self.target().memories().unwrap());
         Target::start(&TargetConfig { is_held: true, ..self.config.clone() }).unwrap()
     }
 
-    /// The next target takes over.
+    /// The new target takes over.
     pub(crate) fn pass_on(&mut self) {
         let next = self.next();
         self.give(next, self.freeze());
@@ -199,7 +199,7 @@ pub(crate) fn in_memory(namespace: &mut NamespaceConfig) {
 }
 
 #[test]
-fn blocks_in_memory_are_the_next_targets_too() {
+fn blocks_in_memory_are_the_new_targets_too() {
     ENGINES.into_iter().for_each(|engine| under_load(engine, 10, in_memory));
 }
 
@@ -332,7 +332,7 @@ fn begun(engine: Engine, digests: Digests) {
 }
 
 #[test]
-fn what_a_host_has_begun_goes_on_with_the_next_target() {
+fn what_a_host_has_begun_goes_on_with_the_new_target() {
     for engine in ENGINES {
         for digests in [Digests::default(), Digests { header: true, data: true }] {
             begun(engine, digests);
@@ -402,7 +402,7 @@ fn marks_of_blocks_and_the_error_log_go_on() {
 }
 
 #[test]
-fn a_namespace_whose_storage_has_failed_refuses_writes_in_the_next_target_too() {
+fn a_namespace_whose_storage_has_failed_refuses_writes_in_the_new_target_too() {
     let mut testbed = Testbed::new(Engine::Automatic, |_| ());
     let party = Host::connect(testbed.address());
     let mut queue = party.io(1);

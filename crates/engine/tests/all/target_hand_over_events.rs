@@ -1,4 +1,4 @@
-//! Notifications of hosts when a target hands them to the next one: of what that one serves
+//! Notifications of hosts when a target hands them to the new one: of what that one serves
 //! otherwise, and of nothing else.
 
 use engine::backend::BackendConfig;

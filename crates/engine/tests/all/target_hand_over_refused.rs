@@ -2,8 +2,8 @@
 //! did.
 
 use engine::backend::{BackendConfig, SyncFailure, SyncKind};
+use engine::hand_over::Fault;
 use engine::ring::Engine;
-use engine::target::hand_over::Fault;
 use engine::target::{HandedNamespace, Target, TargetConfig};
 
 use crate::raw_host::{Host, NQN};
@@ -36,7 +36,7 @@ fn what_cannot_be_of_a_namespace_is_refused_and_the_former_target_goes_on() {
 }
 
 #[test]
-fn a_namespace_that_the_next_target_cannot_open_is_taken_from_no_host() {
+fn a_namespace_that_the_new_target_cannot_open_is_taken_from_no_host() {
     let testbed = Testbed::new(Engine::Automatic, |_| ());
     let party = Host::connect(testbed.address());
     let mut queue = party.io(1);
@@ -47,7 +47,7 @@ fn a_namespace_that_the_next_target_cannot_open_is_taken_from_no_host() {
     assert_eq!(next.absent().len(), 1);
     let hand_over = testbed.freeze();
     let error = next.take_over(hand_over).unwrap_err();
-    let expected = format!("namespace 1 of {NQN} is not available to the next process");
+    let expected = format!("namespace 1 of {NQN} is not available to the new process");
     assert_eq!((error.to_string(), error.fault()), (expected, Fault::ThisProcess));
     next.leave();
     testbed.target().go_on();

@@ -5,14 +5,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::backend::BackendConfig;
-use engine::ring::{Engine, Socket};
-use engine::target::hand_over::{
-    Channel, Fault, Former, Greeting, HandOverError, Lends, NotOffered, Offer, Process, State, Succeeded,
-    Word, decode, encode, known,
+use engine::hand_over::{
+    Channel, Fault, Greeting, HandOverError, NotOffered, OldProcess, Process, Succeeded, decode, encode,
 };
+use engine::ring::{Engine, Socket};
+use engine::target::hand_over::{Offer, Releases, SocketChannel, State, TargetProtocol, Word, known};
 use engine::target::{HandedTarget, NamespaceConfig, SubsystemConfig, Target, TargetConfig};
 
 use crate::raw_host::{Client, NQN, configure};
@@ -29,14 +30,14 @@ impl Script {
     }
 }
 
-impl Channel for Script {
+impl Channel<TargetProtocol> for Script {
     type Descriptor = OwnedFd;
 
     fn wait_at_most(&self, _: Option<Duration>) -> io::Result<()> {
         Ok(())
     }
 
-    fn say(&self, word: &Word, _: &[&Socket]) -> io::Result<()> {
+    fn say(&self, word: &Word, _: &[Arc<Socket>]) -> io::Result<()> {
         let name = format!("{word:?}");
         self.said.borrow_mut().push(name.split(['(', ' ']).next().unwrap_or_default().to_owned());
         Ok(())
@@ -48,7 +49,9 @@ impl Channel for Script {
         let (word, _) = decode(&encode(&word, 0)?[..])?;
         Ok((word, Vec::new()))
     }
+}
 
+impl SocketChannel for Script {
     fn socket(descriptor: OwnedFd) -> io::Result<Socket> {
         Socket::new(descriptor)
     }
@@ -70,7 +73,7 @@ impl Process for Other {
     }
 }
 
-impl Former for Other {
+impl OldProcess for Other {
     fn has_resumed(&self) -> bool {
         self.has_resumed
     }
@@ -96,100 +99,100 @@ fn refused() -> Word {
     Word::Refused(vec!["a reason".to_owned()])
 }
 
-/// Result of a next process.
-fn next(words: impl IntoIterator<Item = Word>, former: Other) -> Result<Succeeded, HandOverError> {
-    target(true).succeed(&Script::new(words), &former, &mut ())
+/// Result of a new process.
+fn new_process(words: impl IntoIterator<Item = Word>, old: Other) -> Result<Succeeded, HandOverError> {
+    target(true).succeed(&Script::new(words), &old, &mut ())
 }
 
 #[test]
-fn the_next_process_serves_on_go_or_with_all_of_a_dead_one() {
-    assert!(matches!(next([state(), Word::Go], LIVES), Ok(Succeeded::Serves)));
-    assert!(matches!(next([state()], DIED), Ok(Succeeded::Serves)));
+fn the_new_process_serves_on_go_or_with_all_of_a_dead_one() {
+    assert!(matches!(new_process([state(), Word::Go], LIVES), Ok(Succeeded::Serves)));
+    assert!(matches!(new_process([state()], DIED), Ok(Succeeded::Serves)));
 }
 
 #[test]
 fn what_a_dead_process_had_under_way_or_has_changed_is_not_gone_on_with() {
     let is_fresh_start = |outcome| matches!(outcome, Ok(Succeeded::StartsAnew(_)));
-    assert!(is_fresh_start(next([], DIED)));
-    assert!(is_fresh_start(next([state()], RESUMED)));
-    assert!(is_fresh_start(next([state(), refused()], RESUMED)));
+    assert!(is_fresh_start(new_process([], DIED)));
+    assert!(is_fresh_start(new_process([state()], RESUMED)));
+    assert!(is_fresh_start(new_process([state(), refused()], RESUMED)));
 }
 
 #[test]
-fn the_next_process_does_not_serve_beside_the_former() {
+fn the_new_process_does_not_serve_beside_the_old_one() {
     for (words, said) in [
         (vec![], "unexpected end of file"),
         (vec![refused()], "a reason"),
         (vec![state()], "unexpected end of file"),
         (vec![state(), refused()], "a reason"),
         (vec![state(), state()], "it does not say that this process is to serve"),
-        (vec![Word::Go], "it does not say how its hosts are"),
+        (vec![Word::Go], "it does not say how its clients are"),
     ] {
-        let error = next(words, LIVES).unwrap_err();
+        let error = new_process(words, LIVES).unwrap_err();
         assert_eq!((error.to_string().as_str(), error.fault()), (said, Fault::OtherProcess));
     }
 }
 
-/// Result of a former process, true if it has said that it goes on, and what it said.
-fn former(
+/// Result of an old process, true if it has said that it goes on, and what it said.
+fn old_process(
     words: impl IntoIterator<Item = Word>,
-    next: Other,
+    new: Other,
 ) -> (Result<bool, HandOverError>, bool, Vec<String>) {
-    former_with(words, next, &mut ())
+    old_process_with(words, new, &mut ())
 }
 
 /// The same for one that hands this over along with the target.
-fn former_with(
+fn old_process_with(
     words: impl IntoIterator<Item = Word>,
-    next: Other,
-    beside: &mut impl Lends,
+    new: Other,
+    beside: &mut impl Releases,
 ) -> (Result<bool, HandOverError>, bool, Vec<String>) {
     let (target, channel, resumed) = (target(false), Script::new(words), Cell::new(false));
-    let outcome = target.hand_over_to(&channel, (&next, &known()), beside, || resumed.set(true));
+    let outcome = target.hand_over_to(&channel, (&new, &known()), beside, || resumed.set(true));
     let is_over = matches!(outcome, Ok(true));
     if !is_over {
         // It serves.
         Client::open(target.ports()[0]).initialize(nvme::tcp::Digests::default());
     }
     let is_changed = target.apply(&target.config()).is_ok();
-    assert_eq!(is_changed, !is_over, "changes are the next process's");
+    assert_eq!(is_changed, !is_over, "changes are the new process's");
     (outcome, resumed.get(), channel.said.take())
 }
 
 #[test]
-fn the_former_process_ends_when_the_next_one_lives_whatever_comes_of_its_words() {
+fn the_old_process_ends_when_the_new_one_lives_whatever_comes_of_its_words() {
     let taken = || [Word::Ready, Word::Taken(Vec::new())];
     for words in [taken().into_iter().chain([Word::Serving]).collect(), Vec::from(taken())] {
-        assert!(matches!(former(words, LIVES).0, Ok(true)));
+        assert!(matches!(old_process(words, LIVES).0, Ok(true)));
     }
-    for (words, next) in
+    for (words, new) in
         [(Vec::from(taken()), DIED), (taken().into_iter().chain([refused()]).collect(), LIVES)]
     {
-        let (outcome, has_resumed, said) = former(words, next);
+        let (outcome, has_resumed, said) = old_process(words, new);
         assert!(matches!(outcome, Ok(false)));
         assert_eq!(said, ["State", "Go"]);
-        assert!(has_resumed, "a next process that is not dead yet would serve what is no longer true");
+        assert!(has_resumed, "a new process that is not dead yet would serve what is no longer true");
     }
 }
 
 #[test]
-fn the_former_process_goes_on_as_long_as_it_has_not_said_that_the_next_one_is_to() {
+fn the_old_process_goes_on_as_long_as_it_has_not_said_that_the_new_one_is_to() {
     for (words, why) in [
-        (vec![], "the next process has not become ready: it has ended"),
+        (vec![], "the new process has not become ready: it has ended"),
         (vec![refused()], "a reason"),
-        (vec![Word::Go], "unexpected message of the next process, instead of Ready"),
+        (vec![Word::Go], "unexpected message of the new process, instead of Ready"),
     ] {
-        let (outcome, has_resumed, said) = former(words, LIVES);
+        let (outcome, has_resumed, said) = old_process(words, LIVES);
         let error = outcome.unwrap_err();
         assert_eq!((error.to_string().as_str(), error.fault()), (why, Fault::OtherProcess));
         assert!(!has_resumed && said.is_empty(), "nothing was handed over");
     }
     for (words, why) in [
-        (vec![Word::Ready], "the next process does not take the hosts over: it has ended"),
+        (vec![Word::Ready], "the new process does not take over: it has ended"),
         (vec![Word::Ready, refused()], "a reason"),
-        (vec![Word::Ready, Word::Ready], "unexpected message of the next process, instead of its result"),
+        (vec![Word::Ready, Word::Ready], "unexpected message of the new process, instead of its result"),
     ] {
-        let (outcome, has_resumed, said) = former(words, LIVES);
+        let (outcome, has_resumed, said) = old_process(words, LIVES);
         let error = outcome.unwrap_err();
         assert_eq!((error.to_string().as_str(), error.fault()), (why, Fault::OtherProcess));
         assert!(has_resumed);
@@ -200,15 +203,15 @@ fn the_former_process_goes_on_as_long_as_it_has_not_said_that_the_next_one_is_to
 /// State beside a target that has changed since the offer.
 struct Changed;
 
-impl Lends for Changed {
+impl Releases for Changed {
     fn hold_still(&mut self) -> Result<(), HandOverError> {
         Err(HandOverError::program(Fault::ThisProcess, "it was changed meanwhile"))
     }
 }
 
 #[test]
-fn the_former_process_goes_on_for_the_reason_that_its_program_gives() {
-    let (outcome, has_resumed, said) = former_with([Word::Ready], LIVES, &mut Changed);
+fn the_old_process_goes_on_for_the_reason_that_its_program_gives() {
+    let (outcome, has_resumed, said) = old_process_with([Word::Ready], LIVES, &mut Changed);
     let error = outcome.unwrap_err();
     assert_eq!((error.to_string().as_str(), error.fault()), ("it was changed meanwhile", Fault::ThisProcess));
     assert!(!has_resumed, "nothing was handed over");

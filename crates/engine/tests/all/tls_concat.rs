@@ -263,7 +263,7 @@ fn pass_on(testbed: &mut Testbed) {
 }
 
 #[test]
-fn keys_go_over_to_the_next_target_and_let_later_queues_in() {
+fn keys_go_over_to_the_new_target_and_let_later_queues_in() {
     let mut testbed = Testbed::new(|_| {});
     let options = testbed.options(HOST, 1, Some(9));
     let secrets = HostSecrets {

@@ -55,7 +55,7 @@ use self::path_notice::PathNotice;
 use self::record::{AttachMethod, CommandLine, KeptRecord, KnownRecord, RecordedDisk, identity};
 use self::stage_notice::StageNotice;
 use self::succession::{
-    DiskGroup, GroupServer, HandedState, Inheritance, Predecessor, Registration, Successor,
+    DiskGroup, GroupServer, GroupTakeOver, HandedState, NewProcess, OldProcess, Registration,
 };
 pub(super) use self::upgrade::UpgradedProcesses;
 use super::bench::paths::{self, PathsAsked};
@@ -78,7 +78,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const KILLED_FOR: Duration = Duration::from_secs(1);
 
 /// Why a process does not go on with disks that were served otherwise.
-const OTHER_WAY: &str = "the former process serves these disks in another way: start it again instead";
+const OTHER_WAY: &str = "the old process serves these disks in another way: start it again instead";
 
 /// Maximum length of a Unix socket's path that clients can connect to (unix(7)).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -117,11 +117,11 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     }
 }
 
-/// Process of attached disks: the state for taking over from a previous process, and for a handover to the next one; and metrics of
+/// Process of attached disks: the state for taking over from an old process, and for a handover to the new one; and metrics of
 /// all its disks.
 struct AttachProcess {
-    successor: Option<Successor>,
-    predecessor: Predecessor,
+    new_process: Option<NewProcess>,
+    old_process: OldProcess,
     metrics: HostMetrics,
 }
 
@@ -132,12 +132,12 @@ impl AttachProcess {
         groups: impl Iterator<Item = &'a CommandLine> + Clone,
         metrics: &HostMetricsFlags,
     ) -> Result<Self, Failure> {
-        let successor = Successor::from_environment()?;
-        if let Some(successor) = &successor {
-            successor.check(&groups.map(|group| &group.arguments))?;
+        let new_process = NewProcess::from_environment()?;
+        if let Some(new_process) = &new_process {
+            new_process.check(&groups.map(|group| &group.arguments))?;
         }
-        let metrics = HostMetrics::start(metrics, successor.is_some())?;
-        Ok(Self { successor, predecessor: Predecessor::wait(line), metrics })
+        let metrics = HostMetrics::start(metrics, new_process.is_some())?;
+        Ok(Self { new_process, old_process: OldProcess::wait(line), metrics })
     }
 }
 
@@ -156,11 +156,11 @@ fn serve(
     process: &AttachProcess,
     Prepared { connection, nbd_tls, found }: Prepared,
 ) -> Result<(), Failure> {
-    let registration = process.predecessor.register(&line.arguments);
-    let inheritance = process.successor.as_ref().and_then(|successor| successor.take(&line.arguments));
+    let registration = process.old_process.register(&line.arguments);
+    let take_over = process.new_process.as_ref().and_then(|new_process| new_process.take(&line.arguments));
     let stop = Stop::on_signals()?;
     let stages = StageNotice::new()?;
-    if inheritance.is_none() {
+    if take_over.is_none() {
         eprintln!("connecting to {}", connection.addresses());
     }
     let nqn = discover::subsystem(&connection, flags.nqn.as_ref())?;
@@ -183,9 +183,9 @@ fn serve(
     let disks = attaching.disks()?;
     let _reported = process.metrics.report(&disks);
     match &flags.nbd {
-        Some(endpoint) => attaching.serve_clients((endpoint, nbd_tls), disks, inheritance, &stop),
-        None if flags.ublk => ublk::serve(&attaching, &disks, inheritance, &stop),
-        None => vhost_user::serve(&attaching, disks, inheritance, &stop),
+        Some(endpoint) => attaching.serve_clients((endpoint, nbd_tls), disks, take_over, &stop),
+        None if flags.ublk => ublk::serve(&attaching, &disks, take_over, &stop),
+        None => vhost_user::serve(&attaching, disks, take_over, &stop),
     }
 }
 
@@ -193,7 +193,7 @@ fn serve(
 struct Attaching<'a> {
     flags: &'a AttachFlags,
     line: CommandLine,
-    /// Record of the previous process, whose disks are taken over.
+    /// Record of the old process, whose disks are taken over.
     previous: Option<KnownRecord>,
     connection: &'a Connection,
     nqn: &'a Nqn,
@@ -294,44 +294,44 @@ impl Attaching<'_> {
         &self,
         (endpoint, tls): (&NbdEndpoint, Option<ServerTls>),
         disks: Vec<Disk>,
-        mut inheritance: Option<Inheritance>,
+        mut take_over: Option<GroupTakeOver>,
         stop: &Stop,
     ) -> Result<(), Failure> {
         let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-        let recorded = self.recorded(&disks, inheritance.as_ref().map(|one| &one.offered.disks[..]))?;
-        let listener = self.nbd_listener(endpoint, &all_paths[0], inheritance.as_mut())?;
+        let recorded = self.recorded(&disks, take_over.as_ref().map(|one| &one.offered.disks[..]))?;
+        let listener = self.nbd_listener(endpoint, &all_paths[0], take_over.as_mut())?;
         let duplicate = listener.duplicate().map_err(Failure::failed)?;
         let (file, own_listener, address) = listener.parts();
         let recorded: Vec<RecordedDisk> = recorded.into_iter().map(|disk| address.record(disk)).collect();
         let server = Server::start_with(disks, vec![own_listener], tls, self.server_options());
         let server = server.map_err(|error| Failure::failed(format!("cannot serve NBD clients: {error}")))?;
         let holder = server.holder();
-        if let Some(inheritance) = &mut inheritance {
+        if let Some(take_over) = &mut take_over {
             let adopt = |state, sockets| {
                 let HandedState::Nbd(clients) = state else { return Err(OTHER_WAY.to_owned()) };
                 holder.adopt(clients, sockets).map_err(|error| error.to_string())
             };
-            let service = match inheritance.succeed(adopt) {
+            let service = match take_over.succeed(adopt) {
                 Ok(service) => service,
                 Err(failure) => {
-                    // It is still the former process's.
+                    // It is still the old process's.
                     file.into_iter().for_each(SocketFile::leave);
                     return Err(failure);
                 }
             };
-            if service.has_former_died {
+            if service.has_old_died {
                 self.controllers.look_again();
             }
             holder.thaw(service.is_disowned);
         }
-        let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref());
+        let previous = take_over.as_ref().and_then(|one| one.offered.record.as_deref());
         let kept = self.keep(AttachMethod::Nbd, recorded.clone(), previous)?;
-        if inheritance.is_none() {
+        if take_over.is_none() {
             holder.thaw(false);
         }
         self.hold(kept.as_ref(), recorded, GroupServer::Nbd { holder, listener: duplicate });
-        match inheritance {
-            Some(inheritance) => inheritance.serves(),
+        match take_over {
+            Some(take_over) => take_over.serves(),
             None => {
                 let attached = self.attached(server.threads());
                 let attached = attached.with_clients(&server, &address, self.flags.nbd_tls.is_wanted());
@@ -357,26 +357,26 @@ impl Attaching<'_> {
         outcome
     }
 
-    /// Returns the listening socket: that of the previous process, or a new one.
+    /// Returns the listening socket: that of the old process, or a new one.
     fn nbd_listener(
         &self,
         asked: &NbdEndpoint,
         paths: &Paths,
-        inheritance: Option<&mut Inheritance>,
+        take_over: Option<&mut GroupTakeOver>,
     ) -> Result<NbdListener, Failure> {
         let namespace = paths.namespace();
-        let Some(inheritance) = inheritance else {
+        let Some(take_over) = take_over else {
             let listener = NbdListener::open(asked, self.nqn, &namespace)?;
             self.controllers.look_again();
             return Ok(listener);
         };
-        let listener = inheritance.descriptors.pop();
-        let offered = listener.zip(inheritance.offered.disks.first());
+        let listener = take_over.descriptors.pop();
+        let offered = listener.zip(take_over.offered.disks.first());
         let offered = offered.ok_or_else(|| Failure::failed(OTHER_WAY))?;
         NbdListener::inherited(asked, (self.nqn, &namespace), offered)
     }
 
-    /// Registers the disks for a handover to the next process.
+    /// Registers the disks for a handover to the new process.
     fn hold(&self, kept: Option<&KeptRecord>, disks: Vec<RecordedDisk>, holder: GroupServer) {
         let (record, controllers) = (kept.map(KeptRecord::content), self.controllers.clone());
         self.registration.hold(DiskGroup { record, restored: Mutex::default(), disks, controllers, holder });

@@ -36,10 +36,10 @@ use crate::spec::size::Size;
 use crate::state::StateFile;
 use crate::state_directory::StateDirectory;
 use crate::stop::Stop;
-use crate::succession::{Predecessor, Successor};
+use crate::succession::{NewProcess, OldProcess};
 use gateway::{GroupSpec, Member, host_name};
 
-/// Time limit, and interval, of attempts to start a target whose previous process was killed.
+/// Time limit, and interval, of attempts to start a target whose old process was killed.
 const START_LIMIT: Duration = Duration::from_secs(30);
 const START_AGAIN: Duration = Duration::from_millis(100);
 
@@ -50,15 +50,15 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Before the target: a signal that comes while it opens its namespaces is not lost.
     let mut stop = Stop::on_signals()?;
     engine::ring::core::raise_descriptor_limit();
-    let successor = Successor::from_environment()?;
-    let slow_commands = match &successor {
-        Some(successor) => successor.slow_commands(flags.slow_commands),
+    let new_process = NewProcess::from_environment()?;
+    let slow_commands = match &new_process {
+        Some(new_process) => new_process.slow_commands(flags.slow_commands),
         None => flags.slow_commands,
     };
     let Begun { target, administration, member, connections, mptcp, former, directory } =
         match &flags.gateway_group {
-            Some(group) => begin_as_gateway(flags, list.as_ref(), group, successor)?,
-            None => begin(flags, list.as_ref(), successor)?,
+            Some(group) => begin_as_gateway(flags, list.as_ref(), group, new_process)?,
+            None => begin(flags, list.as_ref(), new_process)?,
         };
     administration.audit().write(Event::done(Kind::Start));
     // Before an administrator can change it.
@@ -82,19 +82,19 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     }
     let endpoints = controls.iter().map(|control| control.endpoint().clone());
     let settings_left = settings.as_ref().map(Applied::handed);
-    let predecessor = Predecessor::wait(endpoints, &target, &administration, directory, settings_left);
+    let old_process = OldProcess::wait(endpoints, &target, &administration, directory, settings_left);
     let service = Service::ready(&target);
     stop.wait();
-    if predecessor.as_ref().is_some_and(Predecessor::is_over) {
-        // Where the next process listens for administrators, too.
-        drop((predecessor, announcer, controls, metrics, calls, host_requests, size_watch));
+    if old_process.as_ref().is_some_and(OldProcess::is_over) {
+        // Where the new process listens for administrators, too.
+        drop((old_process, announcer, controls, metrics, calls, host_requests, size_watch));
         if let Some(settings) = settings {
             settings.disown();
         }
         target.leave();
         return Ok(());
     }
-    drop(predecessor);
+    drop(old_process);
     service.stopping();
     // Discovery announcements end before the target stops answering.
     drop(announcer);
@@ -104,7 +104,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Others serve what this gateway does before its hosts lose their connections.
     let left = member.map_or(Ok(()), Member::leave);
     target.shutdown();
-    // A successor has no other process to shut out.
+    // A new process has no other process to shut out.
     if let Some(connections) = connections {
         connections.end();
     }
@@ -122,7 +122,7 @@ struct Begun {
     connections: Option<Arc<ClusterConnections>>,
     /// The machine's settings, where a port has MPTCP.
     mptcp: Option<MptcpMachine>,
-    /// MPTCP settings that the previous process has made.
+    /// MPTCP settings that the old process has made.
     former: Option<Applied>,
     /// State directory.
     directory: Option<Arc<StateDirectory>>,
@@ -132,7 +132,7 @@ struct Begun {
 fn begin(
     flags: &ServeFlags,
     list: Option<&AllowedStorage>,
-    successor: Option<Successor>,
+    new_process: Option<NewProcess>,
 ) -> Result<Begun, Failure> {
     let directory = flags.state_dir.as_deref().map(StateDirectory::take).transpose()?.map(Arc::new);
     let state = directory.clone().map(StateFile::new);
@@ -158,14 +158,14 @@ fn begin(
     }
     // An error in the flags is reported at once; a service that starts with the machine waits for its disks.
     engine.may_disks_be_absent = flags.namespaces.is_empty();
-    match &successor {
-        Some(successor) => successor.prepare(&mut engine),
+    match &new_process {
+        Some(new_process) => new_process.prepare(&mut engine),
         None => engine.inherited = service::inherited()?,
     }
     let addresses: Vec<SocketAddr> =
         engine.fabric.ports.iter().map(|port| port.address.to_socket_addr()).collect();
     service::check_inherited(&engine.inherited, &addresses)?;
-    let connections = match &successor {
+    let connections = match &new_process {
         Some(_) => directory.clone().map(ClusterConnections::beside),
         None => directory.clone().map(ClusterConnections::open),
     };
@@ -176,9 +176,9 @@ fn begin(
     let confinement = confined::confine(flags, list, &engine)?;
     let mut target = Arc::new(Target::start(&engine).map_err(Failure::failed)?);
     let mut former = None;
-    if let Some(successor) = successor {
-        let settings = successor.settings();
-        let serves = successor.succeed(&target, None)?;
+    if let Some(new_process) = new_process {
+        let settings = new_process.settings();
+        let serves = new_process.succeed(&target, None)?;
         former = settings.map(HandedSettings::go_on);
         if !serves {
             drop(target);
@@ -188,7 +188,7 @@ fn begin(
         }
         connections.iter().for_each(|connections| connections.forget_left());
     }
-    // Only now: the former process has written there until its end.
+    // Only now: the old process has written there until its end.
     let audit = AuditLog::open(flags.audit_log.as_ref(), directory.as_ref())?;
     let administration = Administration::new(target.clone(), state)
         .map_err(|error| Failure::failed(format!("the state cannot be written: {error}")))?;
@@ -208,7 +208,7 @@ fn sealing_key(flags: &ServeFlags) -> Result<Option<Arc<SealingKey>>, Failure> {
     flags.encryption_key.as_ref().map(read).transpose()
 }
 
-/// Starts a target whose previous process was killed: unfinished operations of that process hold its files until they end.
+/// Starts a target whose old process was killed: unfinished operations of that process hold its files until they end.
 fn start_after_kill(engine: &TargetConfig) -> Result<Target, Failure> {
     let until = Instant::now() + START_LIMIT;
     loop {
@@ -226,7 +226,7 @@ fn begin_as_gateway(
     flags: &ServeFlags,
     list: Option<&AllowedStorage>,
     group: &GroupSpec,
-    successor: Option<Successor>,
+    new_process: Option<NewProcess>,
 ) -> Result<Begun, Failure> {
     let config = ServeConfig::of_gateway(flags)?;
     let name = flags.gateway_name.clone().unwrap_or_else(host_name);
@@ -238,8 +238,8 @@ fn begin_as_gateway(
     let packets = topology::Machine::live_with_former_answers();
     // Before the cluster's library starts threads.
     let confinement = confined::confine(flags, list, &engine)?;
-    let (target, member, former) = match successor {
-        Some(successor) => succeed_as_gateway(&engine, (group, &name), successor)?,
+    let (target, member, former) = match new_process {
+        Some(new_process) => succeed_as_gateway(&engine, (group, &name), new_process)?,
         None => {
             let (target, member) = join(&mut engine, (group, &name))?;
             (target, member, None)
@@ -271,32 +271,32 @@ fn join(
     Ok((target, member))
 }
 
-/// Takes over as the gateway of the previous process, or rejoins the group if that process has died.
+/// Takes over as the gateway of the old process, or rejoins the group if that process has died.
 fn succeed_as_gateway(
     engine: &TargetConfig,
     who: (&GroupSpec, &str),
-    successor: Successor,
+    new_process: NewProcess,
 ) -> Result<(Arc<Target>, Member, Option<Applied>), Failure> {
     let prepare = || {
         let (mut engine, (group, name)) = (engine.clone(), who);
-        let (offered, ports) = successor.gateway()?;
+        let (offered, ports) = new_process.gateway()?;
         engine.fabric.ports = ports.to_vec();
-        successor.hold(&mut engine);
+        new_process.hold(&mut engine);
         let member = Member::succeed(group, name, offered)?;
         start_gateway(&mut engine, &member).map(|target| (target, member))
     };
     match prepare() {
         Ok((target, mut member)) => {
-            let settings = successor.settings();
-            successor.succeed(&target, Some(&mut member))?;
+            let settings = new_process.settings();
+            new_process.succeed(&target, Some(&mut member))?;
             Ok((target, member, settings.map(HandedSettings::go_on)))
         }
         // The others may have given up a gateway whose process died meanwhile.
-        Err(failure) if successor.is_alone() => {
+        Err(failure) if new_process.is_alone() => {
             let reason = failure.line().unwrap_or_default();
-            tracing::warn!(reason, "the previous process has died; rejoining the group");
+            tracing::warn!(reason, "the old process has died; rejoining the group");
             let mut engine = engine.clone();
-            let settings = successor.replace_dead(&mut engine);
+            let settings = new_process.replace_dead(&mut engine);
             let (target, member) = join(&mut engine, who)?;
             Ok((target, member, settings.map(HandedSettings::go_on)))
         }
@@ -370,7 +370,7 @@ impl MptcpSummary {
     }
 
     /// Prints missing MPTCP settings of the machine for the ports, and makes them if wanted, in
-    /// addition to those of the previous process. The returned value reverts them when it is
+    /// addition to those of the old process. The returned value reverts them when it is
     /// dropped.
     fn prepare(
         flags: &ServeFlags,

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use chart::units;
-use engine::target::hand_over::{About, Word};
+use engine::hand_over::About;
+use engine::target::hand_over::Word;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 
@@ -23,9 +24,9 @@ use crate::succession::{Channel, PLACE_VARIABLE, PROCESS_VARIABLE, place_of};
 
 /// Time limit of an upgrade.
 const PATIENCE: Duration = Duration::from_secs(45);
-/// After how long it is asked whether the target still hands over: it gives the next process less time to prepare.
+/// After how long it is asked whether the target still hands over: it gives the new process less time to prepare.
 const PREPARATION: Duration = Duration::from_secs(25);
-/// Time for the next process until its control API answers.
+/// Time for the new process until its control API answers.
 const ADMINISTRATION: Duration = Duration::from_secs(10);
 /// Time-out for a target to report its command line.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -34,13 +35,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Upgraded {
     /// The process that served, and its version.
-    former_process: u32,
-    former_version: String,
+    #[serde(rename = "former_process")]
+    old_process: u32,
+    #[serde(rename = "former_version")]
+    old_version: String,
     /// The process that serves now.
     process: u32,
     /// Path of the program.
     program: String,
-    /// From its start until the former process had ended.
+    /// From its start until the old process had ended.
     took_ms: u64,
     /// Hosts, with their addresses, that were too slow to be handed over, and connect again.
     disconnected: Vec<String>,
@@ -48,10 +51,10 @@ pub(super) struct Upgraded {
 
 impl fmt::Display for Upgraded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { former_process, former_version, process, program, took_ms, disconnected } = self;
+        let Self { old_process, old_version, process, program, took_ms, disconnected } = self;
         write!(
             f,
-            "process {process} ({program}) serves in place of process {former_process} ({former_version}); it took \
+            "process {process} ({program}) serves in place of process {old_process} ({old_version}); it took \
              {took_ms} ms"
         )?;
         match disconnected.as_slice() {
@@ -79,7 +82,7 @@ impl fmt::Display for Unchanged {
     }
 }
 
-/// Starts the next process, and waits until it serves.
+/// Starts the new process, and waits until it serves.
 pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let place = place_of(&control(flags)?);
     let unreachable = |error: std::io::Error| {
@@ -106,18 +109,18 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
             about.obstacles.join("; ")
         )));
     }
-    let former = i32::try_from(about.process).ok().and_then(Pid::from_raw);
-    let former = former.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
-    let former = former.ok_or_else(|| Failure::failed("the target has ended"))?;
+    let old = i32::try_from(about.process).ok().and_then(Pid::from_raw);
+    let old = old.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
+    let old = old.ok_or_else(|| Failure::failed("the target has ended"))?;
     let begun = Instant::now();
-    let mut next = start(&program, &about, &place)
+    let mut new = start(&program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
-    await_end(&former, &mut next, (&program, Some(&place)), "the target")?;
-    let disconnected = await_administration(&place, &mut next);
+    await_end(&old, &mut new, (&program, Some(&place)), "the target")?;
+    let disconnected = await_administration(&place, &mut new);
     let upgraded = Upgraded {
-        former_process: about.process,
-        former_version: about.version,
-        process: next.id(),
+        old_process: about.process,
+        old_version: about.version,
+        process: new.id(),
         program: program.display().to_string(),
         took_ms: begun.elapsed().as_millis() as u64,
         disconnected,
@@ -150,14 +153,14 @@ fn control(flags: &UpgradeFlags) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The next process has the rights of who starts it, which have to be those of the target.
+/// The new process has the rights of who starts it, which have to be those of the target.
 fn check_user(channel: &Channel) -> Result<(), Failure> {
     let peer = rustix::net::sockopt::socket_peercred(channel).map_err(Failure::failed)?;
     if peer.uid == rustix::process::geteuid() {
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "the target runs as user {}, and the next process has to as well: systemctl reload selvedge, or sudo -u",
+        "the target runs as user {}, and the new process has to as well: systemctl reload selvedge, or sudo -u",
         peer.uid.as_raw()
     )))
 }
@@ -175,27 +178,27 @@ fn ask(channel: &Channel, time: Duration) -> std::io::Result<About> {
 }
 
 pub(super) fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<Child> {
-    let mut next = Command::new(program);
-    next.args(&about.arguments).current_dir(&about.directory).stdin(Stdio::null());
+    let mut new = Command::new(program);
+    new.args(&about.arguments).current_dir(&about.directory).stdin(Stdio::null());
     // Its answer would stand before that of this command.
-    next.stdout(Stdio::null());
-    next.env(PROCESS_VARIABLE, about.process.to_string())
+    new.stdout(Stdio::null());
+    new.env(PROCESS_VARIABLE, about.process.to_string())
         .env(PLACE_VARIABLE, place)
         .env_remove("WATCHDOG_PID")
         .env_remove("LISTEN_PID")
         .env_remove("LISTEN_FDS");
-    next.envs(about.service.iter().map(|(name, value)| (name, value)));
+    new.envs(about.service.iter().map(|(name, value)| (name, value)));
     // What is typed at this terminal is not for it.
-    next.process_group(0).spawn()
+    new.process_group(0).spawn()
 }
 
-/// Waits until the next process can be administered: who asks it something behind this command is to reach it. It serves
+/// Waits until the new process can be administered: who asks it something behind this command is to reach it. It serves
 /// already, so that nothing depends on it. Returns the hosts that had to connect again.
-fn await_administration(place: &Path, next: &mut Child) -> Vec<String> {
+fn await_administration(place: &Path, new: &mut Child) -> Vec<String> {
     let until = Instant::now() + ADMINISTRATION;
-    while Instant::now() < until && matches!(next.try_wait(), Ok(None)) {
+    while Instant::now() < until && matches!(new.try_wait(), Ok(None)) {
         let about = Channel::connect(place).and_then(|channel| ask(&channel, ANSWER));
-        if let Some(about) = about.ok().filter(|about| about.process == next.id()) {
+        if let Some(about) = about.ok().filter(|about| about.process == new.id()) {
             return about.disconnected;
         }
         std::thread::sleep(LOOK_AGAIN / 10);
@@ -203,11 +206,11 @@ fn await_administration(place: &Path, next: &mut Child) -> Vec<String> {
     Vec::new()
 }
 
-/// Waits for the end of the former process, which ends when the next one serves. `what` it is that serves. A target is asked at
+/// Waits for the end of the old process, which ends when the new one serves. `what` it is that serves. A target is asked at
 /// its place whether it still hands over.
 pub(super) fn await_end(
-    former: &impl std::os::fd::AsFd,
-    next: &mut Child,
+    old: &impl std::os::fd::AsFd,
+    new: &mut Child,
     (program, place): (&Path, Option<&Path>),
     what: &str,
 ) -> Result<(), Failure> {
@@ -215,12 +218,12 @@ pub(super) fn await_end(
     let mut until = begun + PATIENCE;
     let mut asks = place;
     loop {
-        let mut ended = [rustix::event::PollFd::new(former, rustix::event::PollFlags::IN)];
+        let mut ended = [rustix::event::PollFd::new(old, rustix::event::PollFlags::IN)];
         let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.as_nanos() as i64 };
         let has_ended = rustix::event::poll(&mut ended, Some(&pause)).is_ok_and(|ready| ready > 0);
-        match next.try_wait().map_err(Failure::failed)? {
+        match new.try_wait().map_err(Failure::failed)? {
             Some(status) => {
-                let left = if has_ended { "and so has the former process" } else { "which serves as before" };
+                let left = if has_ended { "and so has the old process" } else { "which serves as before" };
                 return Err(Failure::failed(format!(
                     "{} has ended ({status}) in place of {what}, {left}",
                     program.display()
@@ -228,8 +231,8 @@ pub(super) fn await_end(
             }
             None if has_ended => return Ok(()),
             None if Instant::now() >= until => {
-                let _ = next.kill();
-                let _ = next.wait();
+                let _ = new.kill();
+                let _ = new.wait();
                 return Err(Failure::failed(format!(
                     "{} does not serve after {} s, and was ended; {what} serves as before",
                     program.display(),
@@ -237,10 +240,10 @@ pub(super) fn await_end(
                 )));
             }
             None if begun.elapsed() >= PREPARATION && asks.is_some() => {
-                // During the handover it answers no other request; and once the next process serves, that one does.
+                // During the handover it answers no other request; and once the new process serves, that one does.
                 let Some(place) = asks.take() else { continue };
                 let about = Channel::connect(place).and_then(|channel| ask(&channel, LOOK_AGAIN * 50));
-                if about.is_ok_and(|about| about.process != next.id()) {
+                if about.is_ok_and(|about| about.process != new.id()) {
                     until = Instant::now();
                 }
             }
@@ -256,8 +259,8 @@ mod tests {
     #[test]
     fn hosts_that_connected_again_are_counted_in_the_line() {
         let upgraded = |disconnected: &[&str]| Upgraded {
-            former_process: 2,
-            former_version: "0.2.0".to_owned(),
+            old_process: 2,
+            old_version: "0.2.0".to_owned(),
             process: 3,
             program: "/usr/bin/selvedge".to_owned(),
             took_ms: 50,

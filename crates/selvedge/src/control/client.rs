@@ -137,7 +137,7 @@ impl Client {
         })
     }
 
-    /// Sends a request. One that reaches the former process of a target which is handed over is sent to the next process.
+    /// Sends a request. One that reaches the old process of a target which is handed over is sent to the new process.
     fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes, Failure> {
         let request = self.request(method, path, body)?;
         let mut until: Option<Instant> = None;

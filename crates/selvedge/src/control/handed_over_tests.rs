@@ -91,7 +91,7 @@ fn the_end_of_a_controller_waits_for_a_hand_over_and_goes_to_the_next_process() 
     administration.leave();
     drop(still);
     assert_eq!(waiting.join().unwrap().unwrap_err().status, 421);
-    assert_eq!(ids(), [second], "the next process has the controller");
+    assert_eq!(ids(), [second], "the new process has the controller");
 }
 
 #[test]

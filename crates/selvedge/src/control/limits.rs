@@ -142,7 +142,7 @@ pub(super) const FINDINGS_MAX: usize = 32;
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// A client of ours waits this long for an answer: longer than the other side takes for one.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
-/// The same for the next process of a target that is handed over to listen: it does as soon as it serves hosts.
+/// The same for the new process of a target that is handed over to listen: it does as soon as it serves hosts.
 pub(super) const SUCCESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of a client's requests meanwhile.
 pub(super) const SUCCESSION_INTERVAL: Duration = Duration::from_millis(50);

@@ -303,8 +303,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(
     after_help = "A new process starts with the command line of the previous one, connects to its targets
-and takes over its clients; then the previous process exits. If a step fails, the
-previous process serves on.
+and takes over its clients; then the old process exits. If a step fails, the
+old process serves on.
 
 Examples:
   selvedge attach upgrade

@@ -56,8 +56,8 @@ pub(crate) struct ControlFlags {
 #[derive(Debug, Args)]
 #[command(
     after_help = "A new process starts with the command line of the target, opens its storage and takes
-over its connections; then the previous process exits. Hosts see a pause. If a step
-fails, the previous process serves on.
+over its connections; then the old process exits. Hosts see a pause. If a step
+fails, the old process serves on.
 
 Examples:
   selvedge upgrade

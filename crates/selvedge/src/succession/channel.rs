@@ -7,8 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use engine::hand_over::{self, Protocol, Word};
 use engine::ring::Socket;
-use engine::target::hand_over::{self, Speech, Word};
+use engine::target::hand_over::SocketChannel;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
@@ -40,7 +41,7 @@ impl Channel {
     }
 
     /// Sends a message, with these descriptors.
-    pub(crate) fn say<W: Speech>(&self, word: &W, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(crate) fn say<P: Protocol>(&self, word: &Word<P>, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = hand_over::encode(word, descriptors.len())?;
         (&self.stream).write_all(&bytes)?;
         for some in descriptors.chunks(AT_ONCE) {
@@ -58,7 +59,7 @@ impl Channel {
     ///
     /// # Errors
     /// Those of the socket; `InvalidData` for anything but a word, and for one of another format.
-    pub(crate) fn hear<W: Speech>(&self) -> io::Result<(W, Vec<OwnedFd>)> {
+    pub(crate) fn hear<P: Protocol>(&self) -> io::Result<(Word<P>, Vec<OwnedFd>)> {
         let (word, descriptors) = hand_over::decode(&self.stream)?;
         let mut received = Vec::new();
         while received.len() < descriptors {
@@ -90,22 +91,27 @@ impl Channel {
     }
 }
 
-impl hand_over::Channel for Channel {
+impl<P: Protocol> hand_over::Channel<P> for Channel
+where
+    P::Descriptor: AsFd,
+{
     type Descriptor = OwnedFd;
 
     fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {
         Self::wait_at_most(self, time)
     }
 
-    fn say(&self, word: &Word, sockets: &[&Socket]) -> io::Result<()> {
-        let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(|socket| socket.as_fd()).collect();
+    fn say(&self, word: &Word<P>, descriptors: &[P::Descriptor]) -> io::Result<()> {
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
         Self::say(self, word, &descriptors)
     }
 
-    fn hear(&self) -> io::Result<(Word, Vec<OwnedFd>)> {
+    fn hear(&self) -> io::Result<(Word<P>, Vec<OwnedFd>)> {
         Self::hear(self)
     }
+}
 
+impl SocketChannel for Channel {
     fn socket(descriptor: OwnedFd) -> io::Result<Socket> {
         Socket::new(descriptor)
     }
@@ -126,6 +132,8 @@ mod tests {
     use std::fs::File;
     use std::io::Read as _;
 
+    use engine::target::hand_over::{TargetProtocol, Word};
+
     use super::*;
 
     fn pair() -> (Channel, Channel) {
@@ -139,7 +147,7 @@ mod tests {
         let file = File::open("/dev/null").unwrap();
         let many = vec![file.as_fd(); 450];
         let sender = std::thread::spawn(move || {
-            let (word, received) = other.hear::<Word>().unwrap();
+            let (word, received) = other.hear::<TargetProtocol>().unwrap();
             assert!(matches!(word, Word::Ready));
             received.len()
         });
@@ -160,7 +168,7 @@ mod tests {
             change(&mut bytes);
             one.write_all(&bytes).unwrap();
             drop(one);
-            channel.hear::<Word>().map(drop).map_err(|error| error.to_string())
+            channel.hear::<TargetProtocol>().map(drop).map_err(|error| error.to_string())
         };
         assert_eq!(written(&|_| ()), Ok(()));
         assert!(written(&|bytes| bytes[0] = b'x').unwrap_err().contains("not a hand-over"));

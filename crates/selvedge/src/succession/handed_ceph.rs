@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Locks, connections and group membership of the previous process in Ceph clusters.
+/// Locks, connections and group membership of the old process in Ceph clusters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct OfferedCeph {
     /// Namespaces whose images it has locked.
@@ -26,7 +26,7 @@ impl OfferedCeph {
     }
 }
 
-/// State that the previous process has released in Ceph clusters.
+/// State that the old process has released in Ceph clusters.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct HandedCeph {
     /// State of the gateway, if it is one.

@@ -1,18 +1,20 @@
-//! An upgrade: the process of a target, and the one that goes on in its place. They talk over a Unix socket beside the control
-//! socket. The former hands over what it has open first, so that the next one can prepare; then it brings its hosts to rest,
-//! hands over how they are, and says `Go`. Before that word it may go on itself, and after it never: so that one of the two
-//! serves, and never both. Where the former dies without it, the next one sees that and serves.
+//! An upgrade of `serve`, from the process of a target (the old process) to the one that takes its
+//! place (the new process). They talk over a Unix socket beside the control socket. The old process
+//! hands over what it has open first, so that the new one can prepare. Which of them serves, and
+//! when, is decided by `engine::hand_over`.
 
-mod belongings;
 mod channel;
 mod handed_ceph;
-mod heir;
-mod lender;
+mod new_process;
+mod old_process;
 mod other_process;
-mod predecessor;
-mod successor;
+mod program_state;
+mod release;
+mod take_over;
+mod upgrade_socket;
 
 pub(crate) use channel::Channel;
-pub(crate) use other_process::OtherProcess;
-pub(crate) use predecessor::{Predecessor, place_of};
-pub(crate) use successor::{PLACE_VARIABLE, PROCESS_VARIABLE, Successor, await_death};
+pub(crate) use new_process::{NewProcess, PLACE_VARIABLE, PROCESS_VARIABLE, await_death};
+pub(crate) use old_process::{OldProcess, place_of};
+pub(crate) use other_process::{OtherProcess, ResumeMark, WatchedProcess};
+pub(crate) use upgrade_socket::{Upgradable, UpgradeSocket};

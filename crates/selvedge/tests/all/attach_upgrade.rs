@@ -127,11 +127,11 @@ fn metrics_keep_their_address() {
     let mut testbed = Testbed::start(&["--nbd", "unix:disk.nbd", "--metrics", &address]);
     assert!(metrics(&address).is_some_and(|text| text.contains("selvedge_host_path_live{")));
     testbed.pass_on(&[]);
-    wait_until("the former process has ended", || {
+    wait_until("the old process has ended", || {
         testbed.first.0.try_wait().expect("a child of ours").is_some()
     });
-    // The next one has the address as soon as it is free.
-    wait_until("the next process has metrics", || {
+    // The new one has the address as soon as it is free.
+    wait_until("the new process has metrics", || {
         metrics(&address).is_some_and(|text| text.contains("selvedge_host_path_live{"))
     });
 }
@@ -238,15 +238,15 @@ fn words_that_are_no_words_change_nothing() {
     assert_eq!(Client::connect(&testbed.socket()).read(), 0);
 }
 
-/// A previous process with another protocol: the new one reports it in a line, and does no harm.
+/// An old process with another protocol: the new one reports it in a line, and does no harm.
 #[test]
-fn a_new_process_refuses_a_previous_one_of_another_format() {
+fn a_new_process_refuses_an_old_one_of_another_format() {
     use std::io::Write as _;
     let folder = tempfile::tempdir().expect("a folder");
     let (_target, port) = target(folder.path());
-    let place = folder.path().join("former");
+    let place = folder.path().join("old");
     let listener = UnixListener::bind(&place).expect("a socket");
-    let former = std::thread::spawn(move || {
+    let old = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a process connects");
         // A format that is too new.
         let numbers = [2_u32, 0, 0, 0].map(u32::to_le_bytes).concat();
@@ -255,7 +255,7 @@ fn a_new_process_refuses_a_previous_one_of_another_format() {
     });
     let mut command = program(folder.path(), &arguments(&port, &["--nbd", "unix:disk.nbd"]));
     let output = command.env("SELVEDGE_SUCCEEDS", &place).output().expect("the program runs");
-    former.join().expect("it ends");
+    old.join().expect("it ends");
     let report = stderr(&output);
     assert!(
         !output.status.success() && report.contains("format 2") && report.lines().count() == 1,
@@ -265,7 +265,7 @@ fn a_new_process_refuses_a_previous_one_of_another_format() {
 }
 
 /// Kills one of the two processes of an upgrade after this time; the one that serves then, if one does.
-fn kill_amid(testbed: &Testbed, kills_next: bool, after: Duration) -> Option<u32> {
+fn kill_amid(testbed: &Testbed, kills_new: bool, after: Duration) -> Option<u32> {
     let log = File::options().append(true).open(testbed.folder.path().join("log")).expect("a log");
     let mut command = program(testbed.folder.path(), &["attach", "upgrade"]);
     let mut upgrade: Child = command.stdout(Stdio::null()).stderr(log).spawn().expect("the program runs");
@@ -282,11 +282,11 @@ fn kill_amid(testbed: &Testbed, kills_next: bool, after: Duration) -> Option<u32
         return testbed.listed().first().copied();
     };
     sleep(after);
-    signal(if kills_next { next } else { testbed.process }, Signal::KILL);
+    signal(if kills_new { next } else { testbed.process }, Signal::KILL);
     let _ = upgrade.wait();
     let alive =
         || [testbed.process, next].into_iter().filter(|process| lives(*process)).collect::<Vec<u32>>();
-    let who = if kills_next { "the next" } else { "the former" };
+    let who = if kills_new { "the new one" } else { "the old one" };
     let both = [testbed.process, next];
     wait_for(&format!("one has the disk, of {both:?}, where {who} was killed after {after:?}"), || {
         match alive()[..] {

@@ -144,7 +144,7 @@ fn what_killed_targets_leave_is_swept_up() {
     await_both(".sock");
     let last = start();
     assert_eq!(left(".sock"), 2, "two that live");
-    // Each of them waits for its successor a moment later.
+    // Each of them waits for a new process a moment later.
     await_both(".sock.upgrade");
     drop((living, last));
 }

@@ -40,7 +40,7 @@ impl Testbed {
         let first = serve(folder.path(), address, namespace);
         let process = first.id();
         let testbed = Self { folder, address, first, process };
-        wait_until("it waits for its successor", || testbed.is_administered());
+        wait_until("it waits for a new process", || testbed.is_administered());
         testbed
     }
 
@@ -49,7 +49,7 @@ impl Testbed {
         let _ = self.first.wait();
         self.first = serve(self.folder.path(), self.address, namespace);
         self.process = self.first.id();
-        wait_until("it waits for its successor", || self.is_administered());
+        wait_until("it waits for a new process", || self.is_administered());
     }
 
     fn upgrade(&self, more: &[&str]) -> Child {
@@ -63,13 +63,13 @@ impl Testbed {
         // Where the disk is too slow to come to rest in time, nothing is handed over, and an administrator tries again.
         let report = wait_for("an upgrade", || {
             let output = self.upgrade(&["-o", "json"]).wait_with_output().expect("it ends");
-            let is_slow = stderr(&output).contains("the former process serves on: the storage works");
+            let is_slow = stderr(&output).contains("the old process serves on: the storage works");
             (!is_slow).then(|| json(&output))
         });
         assert_eq!(report["former_process"], self.process);
         self.process = report["process"].as_u64().expect("a number") as u32;
-        // It listens for administrators when the former process does not any longer.
-        wait_until("it waits for its successor", || self.is_administered());
+        // It listens for administrators when the old process does not any longer.
+        wait_until("it waits for a new process", || self.is_administered());
     }
 
     fn is_administered(&self) -> bool {
@@ -93,10 +93,10 @@ impl Testbed {
         std::fs::read_to_string(self.folder.path().join("log")).expect("a log")
     }
 
-    /// True if the previous process has announced that this one serves.
+    /// True if the old process has announced that this one serves.
     fn has_left_to(&self, next: u32) -> bool {
         let process = format!("process={next}");
-        self.log().lines().any(|line| line.contains("the next process serves") && line.ends_with(&process))
+        self.log().lines().any(|line| line.contains("the new process serves") && line.ends_with(&process))
     }
 
     fn tell(&self, words: &[&str]) -> Value {
@@ -293,11 +293,11 @@ fn the_log_names_the_party_at_fault_for_a_failed_upgrade() {
 
 /// Kills one of the two processes of an upgrade after this time; the one that serves then. `None` if the upgrade was over before,
 /// so that the only one that served was killed.
-fn kill_amid(testbed: &Testbed, kills_next: bool, after: Duration) -> Option<u32> {
+fn kill_amid(testbed: &Testbed, kills_new: bool, after: Duration) -> Option<u32> {
     let log = File::options().append(true).open(testbed.folder.path().join("log")).expect("a log");
     let mut upgrade = program(testbed.folder.path());
     upgrade.args(["upgrade", "--control", "unix:control.sock", "-o", "json"]);
-    // Not a pipe: the next process has it open as long as it lives.
+    // Not a pipe: the new process has it open as long as it lives.
     let said = testbed.folder.path().join("said");
     let upgrade = upgrade.stdout(File::create(&said).expect("a file")).stderr(log);
     let mut upgrade = upgrade.spawn().expect("the program runs");
@@ -311,14 +311,14 @@ fn kill_amid(testbed: &Testbed, kills_next: bool, after: Duration) -> Option<u32
         return process.and_then(|process| process.try_into().ok());
     };
     sleep(after);
-    kill(if kills_next { next } else { testbed.process });
+    kill(if kills_new { next } else { testbed.process });
     let _ = upgrade.wait();
     let both = [testbed.process, next];
     let alive = || both.into_iter().filter(|process| lives(*process)).collect::<Vec<u32>>();
-    let who = if kills_next { "the next" } else { "the former" };
+    let who = if kills_new { "the new one" } else { "the old one" };
     wait_for(&format!("one serves, of {both:?}, where {who} was killed after {after:?}"), || {
-        if kills_next && testbed.has_left_to(next) {
-            wait_until("the former process ends", || alive().is_empty());
+        if kills_new && testbed.has_left_to(next) {
+            wait_until("the old process ends", || alive().is_empty());
             return Some(None);
         }
         let [one] = alive()[..] else { return None };

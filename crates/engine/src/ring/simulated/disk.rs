@@ -232,7 +232,7 @@ impl Disks {
         let is_claimed = self.is_claimed(process, number);
         let file = &mut self.files[number];
         if is_claimed {
-            // It goes by the hold of the former process.
+            // It goes by the hold of the old process.
         } else if is_kept || file.exclusive > 0 || (!is_shared && file.shared > 0) {
             return None;
         }

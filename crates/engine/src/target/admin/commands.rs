@@ -74,7 +74,7 @@ impl AdminCommands {
         &self.events
     }
 
-    /// These event requests wait since the previous process.
+    /// These event requests wait since the old process.
     pub(crate) fn go_on(&mut self, event_requests: &[u16]) {
         self.events = event_requests.iter().copied().take(ASYNC_EVENTS_MAX).collect();
     }

@@ -462,7 +462,7 @@ impl State {
         self.is_disabling || self.is_shutting_down
     }
 
-    /// Has the errors of the previous process, newest first, and counts on from those.
+    /// Has the errors of the old process, newest first, and counts on from those.
     pub(super) fn set_errors(&mut self, count: u64, mut errors: Vec<ErrorLogEntry>) {
         errors.truncate(ERROR_LOG_ENTRIES);
         (self.error_count, self.errors) = (count, errors);

@@ -1,4 +1,4 @@
-//! A controller that is left to the new process, and one that comes from the previous one.
+//! A controller that is left to the new process, and one that comes from the old one.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ impl Controller {
         })
     }
 
-    /// Restores the state that the previous process has handed over. If the namespaces differ from
+    /// Restores the state that the old process has handed over. If the namespaces differ from
     /// those last shown to the host, raises the events for it: a gateway's group may have changed
     /// meanwhile, and no other process notifies this host.
     pub(crate) fn go_on(&self, handed: &HandedController) {

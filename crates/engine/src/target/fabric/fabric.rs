@@ -317,7 +317,7 @@ impl Fabric {
         }
     }
 
-    /// Goes on with the previous process' controllers: those that come get other instances than any before.
+    /// Goes on with the old process' controllers: those that come get other instances than any before.
     pub(crate) fn go_on(&self, tag: u32, uniquifiers: &[(u16, u8)]) {
         let mut controllers = lock(&self.controllers);
         self.tag.store(tag, Ordering::Release);

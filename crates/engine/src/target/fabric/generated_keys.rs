@@ -67,7 +67,7 @@ impl GeneratedKeys {
         kept.iter().map(handed).collect()
     }
 
-    /// Accepts those of the previous process, too. Controllers that use some claim them before
+    /// Accepts those of the old process, too. Controllers that use some claim them before
     /// their time is over. What is not such a key is left out: its host authenticates again.
     pub(crate) fn go_on(&self, handed: &[HandedGeneratedKey], now: Moment) {
         let mut kept = lock(&self.0);
@@ -100,7 +100,7 @@ impl GeneratedKeys {
     }
 }
 
-/// A key of the previous process, if it is one.
+/// A key of the old process, if it is one.
 fn key(handed: &HandedGeneratedKey) -> Option<GeneratedKey> {
     let identity: PskIdentity = handed.identity.parse().ok()?;
     let proof = handed.proof.proof().filter(|_| identity.origin == Origin::Generated)?;

@@ -83,7 +83,7 @@ pub(crate) enum WantedId {
     Any,
     /// The one that its host was promised.
     Promised(Promise),
-    /// The one that it had in the former process.
+    /// The one that it had in the old process.
     Former(u16),
 }
 

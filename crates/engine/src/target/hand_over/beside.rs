@@ -4,10 +4,10 @@
 
 use serde_json::Value;
 
-use crate::target::succession::HandOverError;
+use crate::hand_over::HandOverError;
 
-/// The previous process' side.
-pub trait Lends {
+/// The old process' side.
+pub trait Releases {
     /// Checks the new process's introduction before it is ready.
     ///
     /// # Errors
@@ -51,8 +51,8 @@ pub trait Lends {
 }
 
 /// The new process' side.
-pub trait Inherits {
-    /// Information about this process that the previous one needs.
+pub trait TakesOver {
+    /// Information about this process that the old one needs.
     ///
     /// # Errors
     /// When it does not know that itself.
@@ -60,28 +60,28 @@ pub trait Inherits {
         Ok(None)
     }
 
-    /// Takes over the state that the previous process has released. Comes before the hosts, which
+    /// Takes over the state that the old process has released. Comes before the hosts, which
     /// get no notice of it.
     ///
     /// # Errors
-    /// When it cannot: the previous process goes on.
-    fn take(&mut self, _lent: &Value) -> Result<(), HandOverError> {
+    /// When it cannot: the old process goes on.
+    fn take(&mut self, _released: &Value) -> Result<(), HandOverError> {
         Ok(())
     }
 
-    /// Gives back the state that was taken, if any: either the previous process continues with it,
+    /// Gives back the state that was taken, if any: either the old process continues with it,
     /// or no process does.
     fn give_back(&mut self) {}
 
     /// Goes on with what it has taken.
     ///
     /// # Errors
-    /// When it cannot: the previous process serves.
+    /// When it cannot: the old process serves.
     fn go_on(&mut self) -> Result<(), HandOverError> {
         Ok(())
     }
 }
 
 /// A target without such state.
-impl Lends for () {}
-impl Inherits for () {}
+impl Releases for () {}
+impl TakesOver for () {}

@@ -1,5 +1,5 @@
 //! Hand-over of images of Ceph clusters: each process has its own handle, and the owner of an
-//! image's exclusive lock writes to it. The previous process gives the locks back when all is
+//! image's exclusive lock writes to it. The old process gives the locks back when all is
 //! quiesced, since its library has then carried out or refused all requests, and refuses later
 //! ones; the new process takes them before it reports that it has taken over.
 
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ceph::{CephError, ClusterConnection};
+use crate::hand_over::HandOverError;
 use crate::limits::{CEPH_FENCE_S, IMAGES_BACK_MS};
 use crate::ring::{now, thread};
 use crate::target::Target;
 use crate::target::change;
 use crate::target::served::Namespace;
-use crate::target::succession::HandOverError;
 
 /// Interval of attempts to lock an image again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
@@ -21,11 +21,11 @@ const TRY_AGAIN: Duration = Duration::from_millis(200);
 impl Target {
     /// The namespaces whose images need their locks, which this target has: by subsystem and identifier.
     pub fn locked_images(&self) -> BTreeSet<(String, u32)> {
-        let images = self.images_to_lend().into_iter();
+        let images = self.images_to_release().into_iter();
         images.map(|namespace| (namespace.nqn.clone(), namespace.nsid)).collect()
     }
 
-    fn images_to_lend(&self) -> Vec<Arc<Namespace>> {
+    fn images_to_release(&self) -> Vec<Arc<Namespace>> {
         let directives = self.directives();
         let is_ours = |(nqn, namespace): &(String, Arc<Namespace>)| {
             namespace.backend.needs_lock() && !directives.is_standby(nqn, namespace.nsid)
@@ -47,8 +47,8 @@ impl Target {
     ///
     /// # Errors
     /// Which image stays locked, or may be written to yet. [`Self::take_images_back`] is due then.
-    pub fn lend_images(&self) -> Result<(), HandOverError> {
-        let images = self.images_to_lend();
+    pub fn release_images(&self) -> Result<(), HandOverError> {
+        let images = self.images_to_release();
         // Looked at only now: until all rested, a command could become late.
         if let Some(late) = images.iter().find(|namespace| namespace.backend.has_been_late()) {
             return Err(HandOverError::ImageLate { nqn: late.nqn.clone(), nsid: late.nsid });
@@ -68,7 +68,7 @@ impl Target {
     /// Has the locks of all images again that were given back, in place of another process that is not to serve. Where that one
     /// is gone, or may not know yet, its connections are shut out first: it has, or will have, the locks.
     pub fn take_images_back(&self, from: &[ClusterConnection]) {
-        let images = self.images_to_lend();
+        let images = self.images_to_release();
         if !from.is_empty()
             && !images.is_empty()
             && let Err(error) = self.shut_out(from)

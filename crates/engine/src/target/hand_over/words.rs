@@ -1,12 +1,15 @@
-//! What the two processes of an upgrade say to each other.
+//! Words of a target's hand-over: what is offered, and the state of its hosts.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::frame::Speech;
+use crate::hand_over::{self, Protocol};
+use crate::ring::Socket;
 use crate::target::config::FabricConfig;
 use crate::target::succession::HandedTarget;
 
@@ -18,70 +21,28 @@ pub fn known() -> Vec<String> {
     KNOWN.map(str::to_owned).to_vec()
 }
 
-/// Messages of a hand-over.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Word {
-    /// Greeting of the new process, or of a query.
-    Hello {
-        /// Version of the sender, for the log.
-        version: String,
-        /// True if the sender only asks how the target was started.
-        asks_only: bool,
-        /// Extensions of the format that the sender knows. The first versions knew none.
-        #[serde(default)]
-        knows: Vec<String>,
-    },
-    /// Start parameters of the target.
-    About(About),
-    /// Configuration of the previous process, with its open descriptors.
-    Offer(Box<Offer>),
-    /// No hand-over: the previous process continues.
-    Refused(Vec<String>),
-    /// Information about the new process that the previous one needs, if there is some.
-    Introduction(Value),
-    /// The new process has opened everything.
-    Ready,
-    /// State of the hosts, with their sockets.
-    State(Box<State>),
-    /// The new process has them, but for those that it names with a reason.
-    Taken(Vec<(String, String)>),
-    /// The previous process will not go on.
-    Go,
-    /// The new process serves.
-    Serving,
-}
+/// Words of a target's hand-over.
+pub type Word = hand_over::Word<TargetProtocol>;
 
-impl Speech for Word {
+/// Hand-over of a target.
+#[derive(Debug)]
+pub enum TargetProtocol {}
+
+impl Protocol for TargetProtocol {
     const MAGIC: [u8; 8] = *b"selvedge";
     /// Another one is refused, and the target is restarted instead. What comes beside it has names (`KNOWN`).
     const FORMAT: u32 = 1;
-}
-
-/// Start parameters of a target.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct About {
-    /// Process identifier.
-    pub process: u32,
-    /// Version.
-    pub version: String,
-    /// Device and inode of the program: its path may lead to another file by now.
-    pub program: Option<(u64, u64)>,
-    /// Command line, without the program.
-    pub arguments: Vec<String>,
-    /// Working directory.
-    pub directory: String,
-    /// Variables that a service manager sets for the process, but not for those started for a
-    /// reload: listening sockets, and the watchdog's interval.
-    pub service: Vec<(String, String)>,
-    /// Why it cannot be handed over.
-    pub obstacles: Vec<String>,
-    /// Hosts, with their addresses, that had to connect again when this process took over.
-    #[serde(default)]
-    pub disconnected: Vec<String>,
+    const PREPARATION: Duration = Duration::from_secs(20);
+    /// Hosts wait meanwhile.
+    const TAKING: Duration = Duration::from_secs(2);
+    const TAKING_EACH: Duration = Duration::from_micros(50);
+    type Offer = Offer;
+    type State = State;
+    type Descriptor = Arc<Socket>;
 }
 
 /// Input for the preparation of the new process. Descriptors: listening sockets, namespaces in
-/// memory, locks, the end of a pipe that shows whether the previous process has resumed, and
+/// memory, locks, the end of a pipe that shows whether the old process has resumed, and
 /// standard output and error.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Offer {

@@ -9,9 +9,10 @@ use std::time::Duration;
 use nvme::Status;
 
 use super::arrival::Arrival;
+use crate::hand_over::HandOverError;
 use crate::ring::channel::Sender;
 use crate::ring::{Moment, Socket};
-use crate::target::succession::{HandOverError, HandedController, HandedQueue};
+use crate::target::succession::{HandedController, HandedQueue};
 
 /// Step of a hand-over.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ pub(crate) struct Frozen {
     pub(crate) queue: Option<HandedQueue>,
 }
 
-/// Reason for which a queue of the previous process is not taken over.
+/// Reason for which a queue of the old process is not taken over.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdoptionError {
     /// Read entries beyond the size of the queue.
@@ -101,7 +102,7 @@ pub(crate) enum AdoptionError {
     Watch(io::Error),
 }
 
-/// A queue of the previous process to be taken over. It stays quiesced until the `Thaw`.
+/// A queue of the old process to be taken over. It stays quiesced until the `Thaw`.
 #[derive(Debug)]
 pub(crate) struct Adoption {
     pub(crate) arrival: Arrival,

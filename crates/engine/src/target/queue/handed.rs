@@ -1,4 +1,4 @@
-//! A queue that is left to the new process, and one that comes from the previous one: between two PDUs,
+//! A queue that is left to the new process, and one that comes from the old one: between two PDUs,
 //! with nothing on its way to the host.
 
 use nvme::tcp::Digests;
@@ -60,7 +60,7 @@ impl<H> Queue<H> {
         })
     }
 
-    /// Goes on as the previous process' queue, on the same socket.
+    /// Goes on as the old process' queue, on the same socket.
     pub(crate) fn go_on(&mut self, state: QueueState, limit: secure_channel::RecordLimit) {
         let QueueState { digests, alignment, entries, head, has_flow_control, stream } = state;
         self.receiver.go_on_with(digests);

@@ -43,11 +43,11 @@ pub(super) struct Caller<'a> {
     pub(super) now: Moment,
     /// Result of the host's authentication, with the identifier promised for its controller.
     pub(super) proof: Option<Proof>,
-    /// State in the previous process, for a queue that was handed over.
+    /// State in the old process, for a queue that was handed over.
     pub(super) former: Option<Former>,
 }
 
-/// State of a queue in the previous process.
+/// State of a queue in the old process.
 pub(super) struct Former {
     /// Controller of an admin queue.
     pub(super) instance: Option<ControllerInstance>,

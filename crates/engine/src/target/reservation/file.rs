@@ -72,7 +72,7 @@ struct FileState {
     reservation: Option<ReservationRecord>,
 }
 
-/// The hold of the previous process of this target. A simulation has none.
+/// The hold of the old process of this target. A simulation has none.
 fn former_hold(folder: &PrivateFolder) -> Option<OwnedFd> {
     #[cfg(feature = "simulation")]
     let former = {
@@ -89,7 +89,7 @@ fn former_hold(folder: &PrivateFolder) -> Option<OwnedFd> {
 pub(crate) struct ReservationDirectory {
     /// The directory, locked.
     folder: PrivateFolder,
-    /// Descriptor that holds the lock, if the previous process of this target took it.
+    /// Descriptor that holds the lock, if the old process of this target took it.
     former: Option<OwnedFd>,
 }
 
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(version(&directory), (false, true));
         assert_eq!(directory.load(NAMESPACE).expect("readable").as_ref(), Some(&kept));
         let handed = kept.handed(NAMESPACE).expect("there is something");
-        assert_eq!(Reservations::going_on(handed), Ok(kept), "the next process has the same holder");
+        assert_eq!(Reservations::going_on(handed), Ok(kept), "the new process has the same holder");
     }
 
     #[test]

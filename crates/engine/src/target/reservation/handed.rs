@@ -1,4 +1,4 @@
-//! Reservations that are left to the new process, and those that come from the previous one.
+//! Reservations that are left to the new process, and those that come from the old one.
 
 use nvme::reservation::ReservationType;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ impl Reservations {
         (*self != Self::default()).then_some(handed)
     }
 
-    /// The previous process' ones.
+    /// The old process' ones.
     ///
     /// # Errors
     /// `ImpossibleState`, which no sequence of commands could have led to.

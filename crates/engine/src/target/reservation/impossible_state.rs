@@ -1,4 +1,4 @@
-//! Recorded reservations that no sequence of commands could have led to: of a damaged file or object, or of a former process.
+//! Recorded reservations that no sequence of commands could have led to: of a damaged file or object, or of an earlier process.
 
 /// Contradiction in recorded reservations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

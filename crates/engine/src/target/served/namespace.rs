@@ -351,13 +351,13 @@ impl Namespace {
         lock(&self.reservations).handed(Uuid::from_bytes(self.uuid))
     }
 
-    /// Goes on with the reservations that it had in the previous process.
+    /// Goes on with the reservations that it had in the old process.
     ///
     /// # Errors
     /// `ImpossibleState`, when they are none.
     pub(crate) fn go_on_with(&self, handed: HandedReservations) -> Result<(), ImpossibleState> {
         let reservations = Reservations::going_on(handed)?;
-        // Those that are kept beside its image are read there, with all that the previous process
+        // Those that are kept beside its image are read there, with all that the old process
         // did not learn of.
         if self.shared_reservations.is_none() {
             self.go_by(reservations);
@@ -372,7 +372,7 @@ impl Namespace {
         (!is_ordinary).then(|| HandedNamespace { namespace: Uuid::from_bytes(self.uuid), marks, failure })
     }
 
-    /// Is as it was in the previous process.
+    /// Is as it was in the old process.
     ///
     /// # Errors
     /// When it cannot have been so.

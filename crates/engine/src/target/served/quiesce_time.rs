@@ -76,7 +76,7 @@ impl ReportedTime {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Restores the value that the previous process has reported.
+    /// Restores the value that the old process has reported.
     pub(crate) fn go_on(&self, reported_ms: u16) {
         self.0.store(reported_ms, Ordering::Relaxed);
     }

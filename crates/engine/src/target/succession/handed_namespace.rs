@@ -1,4 +1,4 @@
-//! State of a namespace that only the previous process knows, and leaves to the next one.
+//! State of a namespace that only the old process knows, and leaves to the new one.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

@@ -1,9 +1,7 @@
 //! What a target leaves to the new process that serves in its place, as data: all that hosts rely
 //! on and no configuration says. Every queue is handed over at rest, between two of its commands,
-//! so that nothing of a command is among it. Sockets go beside it, in the same order. Reasons for
-//! which a hand-over fails are here too, since reactors report them.
+//! so that nothing of a command is among it. Sockets go beside it, in the same order.
 
-mod hand_over_error;
 mod handed_controller;
 mod handed_generated_key;
 mod handed_namespace;
@@ -11,8 +9,6 @@ mod handed_queue;
 mod handed_reservations;
 mod handed_secret;
 
-pub use hand_over_error::{Fault, HandOverError};
-pub(crate) use hand_over_error::{LATE_IMAGE, is_late};
 pub use handed_controller::{HandedController, HandedError, HandedFeatures, HandedProof};
 pub use handed_generated_key::HandedGeneratedKey;
 pub use handed_namespace::HandedNamespace;

@@ -22,7 +22,7 @@ use crate::version;
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Time after which a process logs that the former one's address is not free yet.
-const FORMER_PATIENCE: Duration = Duration::from_secs(30);
+const OLD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Age of a text at which it is written again. Threads publish their times as seldom.
 const TEXT_AGE_MAX: Duration = Duration::from_secs(1);
@@ -55,13 +55,13 @@ impl HostMetrics {
     ///
     /// # Errors
     /// When the flags contradict each other.
-    pub(super) fn start(flags: &HostMetricsFlags, is_successor: bool) -> Result<Self, Failure> {
+    pub(super) fn start(flags: &HostMetricsFlags, is_new_process: bool) -> Result<Self, Failure> {
         let address = flags.listener().map_err(Failure::usage)?;
         let now = Instant::now();
-        let warns_from = Some(if is_successor { now + FORMER_PATIENCE } else { now });
+        let warns_from = Some(if is_new_process { now + OLD_PATIENCE } else { now });
         let listener = Mutex::new(Listener { control: None, next: now, warns_from });
         let metrics = Self { address, all: AllDisks::default(), listener };
-        if !is_successor {
+        if !is_new_process {
             metrics.look();
         }
         Ok(metrics)

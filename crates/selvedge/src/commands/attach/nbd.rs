@@ -38,7 +38,7 @@ impl NbdListener {
         }
     }
 
-    /// Listener of the previous process, which has offered its socket and the address for clients.
+    /// Listener of the old process, which has offered its socket and the address for clients.
     pub(super) fn inherited(
         asked: &NbdEndpoint,
         (nqn, namespace): (&Nqn, &NamespaceInfo),
@@ -105,7 +105,7 @@ impl NbdListener {
 
 fn elsewhere(disk: &RecordedDisk) -> Failure {
     Failure::failed(format!(
-        "the previous process listens on {}, and this one has another address: restart it instead",
+        "the old process listens on {}, and this one has another address: restart it instead",
         disk.place()
     ))
 }

@@ -27,7 +27,7 @@ const VERSION: u32 = 1;
 /// In the runtime directory.
 pub(super) const FOLDER: &str = "attach";
 const SUFFIX: &str = "json";
-/// The end of the name of where a process waits for its successor.
+/// The end of the name of where a process waits for a new process.
 const SUCCESSION_SUFFIX: &str = "upgrade";
 /// Bytes of a record: a command line has at most 128 KiB in an argument, and few arguments.
 const LENGTH_MAX: u64 = 1 << 20;
@@ -360,7 +360,7 @@ impl KnownRecord {
         devices.into_iter().filter(waits).collect()
     }
 
-    /// Removes that of a process that is gone, and where that one waited for its successor.
+    /// Removes that of a process that is gone, and where that one waited for a new process.
     pub(super) fn remove(&self) {
         if let Some(lock) = &self.lock {
             remove(&self.path, lock);
@@ -372,7 +372,7 @@ impl KnownRecord {
 }
 
 /// Returns the path of the socket at which a process with a record in this folder waits for its
-/// successor.
+/// new process.
 pub(super) fn succession_place(folder: &Path, process: u32) -> PathBuf {
     folder.join(format!("{process}.{SUCCESSION_SUFFIX}"))
 }

@@ -58,7 +58,7 @@ fn take_over(known: KnownRecord, found: &[FoundDevice], format: OutputFormat) ->
     let line = known.record.command_line();
     let folder = &line.working_directory;
     std::env::set_current_dir(folder).map_err(|error| {
-        Failure::failed(format!("the working directory {} of the former process: {error}", folder.display()))
+        Failure::failed(format!("the working directory {} of the killed process: {error}", folder.display()))
     })?;
     let mut flags = flags(&line.arguments)?;
     flags.output.output_format = format;
@@ -85,7 +85,7 @@ fn flags(arguments: &[String]) -> Result<Box<AttachFlags>, Failure> {
     let words = std::iter::once("selvedge").chain(arguments.iter().map(String::as_str));
     let parsed = Flags::try_parse_from(words).map_err(|error| {
         let first = error.to_string().lines().next().unwrap_or_default().to_owned();
-        Failure::failed(format!("the command line of the former process is invalid: {first}"))
+        Failure::failed(format!("the command line of the killed process is invalid: {first}"))
     })?;
     let Command::Attach(flags) = parsed.command else { return Err(no_device()) };
     let flags = match &flags.action {
@@ -98,7 +98,7 @@ fn flags(arguments: &[String]) -> Result<Box<AttachFlags>, Failure> {
 }
 
 fn no_device() -> Failure {
-    Failure::failed("the command line of the former process is not one of attach --ublk")
+    Failure::failed("the command line of the killed process is not one of attach --ublk")
 }
 
 /// A process for each, since they may have different options. They end with this one, and go on if it is killed.

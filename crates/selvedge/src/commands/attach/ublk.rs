@@ -16,7 +16,7 @@ use engine::limits::IO_QUEUES_MAX;
 use uuid::Uuid;
 
 use super::record::{AttachMethod, KeptRecord, RecordedDevice, RecordedDisk};
-use super::succession::{GroupServer, HandedState, Inheritance};
+use super::succession::{GroupServer, GroupTakeOver, HandedState};
 use super::{Attaching, OTHER_WAY, watch};
 use crate::disk_users::DiskUsers;
 use crate::failure::Failure;
@@ -52,41 +52,41 @@ pub(super) fn bound_waiting(options: &mut PathOptions) {
 pub(super) fn serve(
     attaching: &Attaching<'_>,
     disks: &[Disk],
-    mut inheritance: Option<Inheritance>,
+    mut take_over: Option<GroupTakeOver>,
     stop: &Stop,
 ) -> Result<(), Failure> {
     let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-    if inheritance.is_none() {
+    if take_over.is_none() {
         attaching.controllers.look_again();
     }
     let previous = attaching.previous.as_ref();
-    let left = inheritance.as_ref().map(|one| &one.offered.disks);
+    let left = take_over.as_ref().map(|one| &one.offered.disks);
     let left = left.or(previous.map(|previous| &previous.record.disks));
     let recorded = attaching.recorded(disks, left.map(Vec::as_slice))?;
     let mut devices = match left {
         None => add(attaching, disks)?,
         Some(left) => adopt(attaching, disks, (&recorded, left))?,
     };
-    if let Some(inheritance) = &mut inheritance {
-        succeed(attaching, inheritance)?;
+    if let Some(take_over) = &mut take_over {
+        succeed(attaching, take_over)?;
     }
     let recorded = recorded.into_iter().zip(&devices);
     let recorded = recorded.map(|(disk, device)| RecordedDisk { device: Some(device.id().into()), ..disk });
     let recorded: Vec<RecordedDisk> = recorded.collect();
     // Before there is a device that a later process may recover.
     let previous = previous.map(|previous| previous.path.as_path());
-    let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref()).or(previous);
+    let previous = take_over.as_ref().and_then(|one| one.offered.record.as_deref()).or(previous);
     let kept = attaching.keep(AttachMethod::Ublk, recorded.clone(), previous)?;
     if let Err(error) = devices.iter_mut().try_for_each(|device| device.start(&|| stop.is_asked())) {
-        if attaching.previous.is_some() || inheritance.is_some() {
+        if attaching.previous.is_some() || take_over.is_some() {
             leave(devices, kept);
         }
         return Err(Failure::failed(error));
     }
     let threads = devices.iter().map(Device::queues).sum();
     attaching.hold(kept.as_ref(), recorded, GroupServer::Ublk(devices.iter().map(Device::holder).collect()));
-    match inheritance {
-        Some(inheritance) => inheritance.serves(),
+    match take_over {
+        Some(take_over) => take_over.serves(),
         None => {
             let attached = attaching.attached(threads).with_devices(&devices);
             report::print_as(attaching.flags.output.output_format, &attached)?;
@@ -168,13 +168,13 @@ fn leave(devices: Vec<Device>, kept: Option<KeptRecord>) {
     kept.into_iter().for_each(KeptRecord::leave);
 }
 
-/// Waits until the former process leaves its devices.
-fn succeed(attaching: &Attaching<'_>, inheritance: &mut Inheritance) -> Result<(), Failure> {
-    let service = inheritance.succeed(|state, _| match state {
+/// Waits until the old process leaves its devices.
+fn succeed(attaching: &Attaching<'_>, take_over: &mut GroupTakeOver) -> Result<(), Failure> {
+    let service = take_over.succeed(|state, _| match state {
         HandedState::Ublk => Ok(Vec::new()),
         _ => Err(OTHER_WAY.to_owned()),
     })?;
-    if service.has_former_died {
+    if service.has_old_died {
         attaching.controllers.look_again();
     }
     Ok(())
@@ -225,7 +225,7 @@ fn adopt(
 /// Returns the device if it was stopped, as no program had it open, and not removed: its process was killed while it waited for
 /// users of another one. Nothing waits for such a device, which cannot be started again.
 fn stopped(attaching: &Attaching<'_>, device: RecordedDevice) -> Option<FoundDevice> {
-    // The former process of an upgrade has its devices still.
+    // The old process of an upgrade has its devices still.
     attaching.previous.as_ref()?;
     let found = FoundDevice::of_number(device.number).ok().flatten()?;
     (device.is(&found) && found.state == DeviceState::Dead).then_some(found)

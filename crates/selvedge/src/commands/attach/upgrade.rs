@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use engine::target::hand_over::About;
+use engine::hand_over::About;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ use crate::succession::Channel;
 
 /// Time-out for a process to report its command line.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Time for the next process until it can be upgraded itself.
+/// Time for the new process until it can be upgraded itself.
 const SUCCESSION: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
@@ -38,27 +38,29 @@ pub(in crate::commands) struct UpgradedProcesses {
 #[derive(Serialize, schemars::JsonSchema)]
 struct UpgradedProcess {
     /// The process that served, and its version.
-    former_process: u32,
-    former_version: String,
+    #[serde(rename = "former_process")]
+    old_process: u32,
+    #[serde(rename = "former_version")]
+    old_version: String,
     /// The process that serves now; the same where it runs the program already.
     process: u32,
     /// Path of the program.
     program: String,
     /// Block devices, Unix sockets, and addresses of NBD servers.
     places: Vec<String>,
-    /// From its start until the former process had ended; nothing where nothing was to be done.
+    /// From its start until the old process had ended; nothing where nothing was to be done.
     took_ms: Option<u64>,
 }
 
 impl fmt::Display for UpgradedProcesses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for one in &self.processes {
-            let UpgradedProcess { former_process, former_version, process, program, places, took_ms } = one;
+            let UpgradedProcess { old_process, old_version, process, program, places, took_ms } = one;
             let places = places.join(", ");
             match took_ms {
                 Some(took_ms) => writeln!(
                     f,
-                    "{places}: process {process} ({program}) serves in place of process {former_process} ({former_version}); \
+                    "{places}: process {process} ({program}) serves in place of process {old_process} ({old_version}); \
                      it took {took_ms} ms"
                 )?,
                 None => writeln!(f, "{places}: process {process} runs {program} already")?,
@@ -71,12 +73,12 @@ impl fmt::Display for UpgradedProcesses {
 /// A process that has disks.
 struct Running {
     process: u32,
-    /// Path of the socket at which it waits for its successor.
+    /// Path of the socket at which it waits for a new process.
     place: PathBuf,
     places: Vec<String>,
 }
 
-/// Starts the next processes, one after the other, and waits until each serves.
+/// Starts the new processes, one after the other, and waits until each serves.
 pub(super) fn run(flags: &UpgradeAttachFlags) -> Result<(), Failure> {
     let program = match &flags.program {
         Some(program) => program.clone(),
@@ -146,15 +148,15 @@ fn upgrade(running: Running, program: &PathBuf, if_changed: bool) -> Result<Upgr
     let peer = rustix::net::sockopt::socket_peercred(&channel).map_err(Failure::failed)?;
     if peer.uid != rustix::process::geteuid() {
         return Err(Failure::failed(format!(
-            "process {process} runs as user {}, and the next one has to as well: systemctl reload, or sudo -u",
+            "process {process} runs as user {}, and the new one has to as well: systemctl reload, or sudo -u",
             peer.uid.as_raw()
         )));
     }
     let about = ask(&channel).map_err(unreachable)?;
     drop(channel);
     let mut upgraded = UpgradedProcess {
-        former_process: about.process,
-        former_version: about.version.clone(),
+        old_process: about.process,
+        old_version: about.version.clone(),
         process: about.process,
         program: program.display().to_string(),
         places,
@@ -170,24 +172,24 @@ fn upgrade(running: Running, program: &PathBuf, if_changed: bool) -> Result<Upgr
             about.obstacles.join("; ")
         )));
     }
-    let former = i32::try_from(about.process).ok().and_then(Pid::from_raw);
-    let former = former.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
-    let former = former.ok_or_else(|| Failure::failed(format!("process {process} has ended")))?;
+    let old = i32::try_from(about.process).ok().and_then(Pid::from_raw);
+    let old = old.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
+    let old = old.ok_or_else(|| Failure::failed(format!("process {process} has ended")))?;
     let begun = Instant::now();
-    let mut next = start(program, &about, &place)
+    let mut new = start(program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
-    await_end(&former, &mut next, (program, None), &format!("process {process}"))?;
+    await_end(&old, &mut new, (program, None), &format!("process {process}"))?;
     upgraded.took_ms = Some(begun.elapsed().as_millis() as u64);
-    upgraded.process = next.id();
-    await_succession(&place, &mut next);
+    upgraded.process = new.id();
+    await_succession(&place, &mut new);
     Ok(upgraded)
 }
 
-/// Waits until the next process can be upgraded, too. It serves already, so that nothing depends on it.
-fn await_succession(former: &Path, next: &mut Child) {
-    let Some(place) = former.parent().map(|folder| succession_place(folder, next.id())) else { return };
+/// Waits until the new process can be upgraded, too. It serves already, so that nothing depends on it.
+fn await_succession(old: &Path, new: &mut Child) {
+    let Some(place) = old.parent().map(|folder| succession_place(folder, new.id())) else { return };
     let until = Instant::now() + SUCCESSION;
-    while Instant::now() < until && matches!(next.try_wait(), Ok(None)) {
+    while Instant::now() < until && matches!(new.try_wait(), Ok(None)) {
         let about = Channel::connect(&place).and_then(|channel| ask(&channel));
         if about.is_ok_and(|about| about.obstacles.is_empty()) {
             return;
@@ -198,7 +200,10 @@ fn await_succession(former: &Path, next: &mut Child) {
 
 fn ask(channel: &Channel) -> std::io::Result<About> {
     channel.wait_at_most(Some(ANSWER))?;
-    channel.say(&Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true }, &[])?;
+    channel.say(
+        &Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true, knows: Vec::new() },
+        &[],
+    )?;
     match channel.hear()? {
         (Word::About(about), _) => Ok(about),
         _ => Err(std::io::Error::other("it answers something else")),

@@ -10,7 +10,7 @@ use chart::units;
 use engine::initiator::Paths;
 
 use super::record::{AttachMethod, RecordedDisk};
-use super::succession::{GroupServer, HandedState, Inheritance};
+use super::succession::{GroupServer, GroupTakeOver, HandedState};
 use super::{AttachedDisk, Attaching, OTHER_WAY, listen, watch};
 use crate::control::socket::SocketFile;
 use crate::failure::Failure;
@@ -42,12 +42,12 @@ pub(super) fn check(flags: &AttachFlags) -> Result<(), Failure> {
 pub(super) fn serve(
     attaching: &Attaching<'_>,
     disks: Vec<Disk>,
-    mut inheritance: Option<Inheritance>,
+    mut take_over: Option<GroupTakeOver>,
     stop: &Stop,
 ) -> Result<(), Failure> {
     let all_paths: Vec<Arc<Paths>> = disks.iter().map(|disk| disk.paths.clone()).collect();
-    let recorded = attaching.recorded(&disks, inheritance.as_ref().map(|one| &one.offered.disks[..]))?;
-    let listening = listening_sockets(attaching, inheritance.as_mut())?;
+    let recorded = attaching.recorded(&disks, take_over.as_ref().map(|one| &one.offered.disks[..]))?;
+    let listening = listening_sockets(attaching, take_over.as_mut())?;
     let copies = listening.iter().map(|socket| socket.listener.as_fd().try_clone_to_owned());
     let copies = copies.collect::<Result<Vec<_>, _>>().map_err(Failure::failed)?;
     let recorded = recorded.into_iter().zip(&listening);
@@ -63,21 +63,21 @@ pub(super) fn serve(
     let server =
         server.map_err(|error| Failure::failed(format!("cannot serve vhost-user front ends: {error}")))?;
     let holder = server.holder();
-    if let Some(inheritance) = &mut inheritance
-        && let Err(failure) = succeed(attaching, &holder, inheritance)
+    if let Some(take_over) = &mut take_over
+        && let Err(failure) = succeed(attaching, &holder, take_over)
     {
-        // They are still the former process's.
+        // They are still the old process's.
         files.into_iter().for_each(SocketFile::leave);
         return Err(failure);
     }
-    let previous = inheritance.as_ref().and_then(|one| one.offered.record.as_deref());
+    let previous = take_over.as_ref().and_then(|one| one.offered.record.as_deref());
     let kept = attaching.keep(AttachMethod::VhostUser, recorded.clone(), previous)?;
-    if inheritance.is_none() {
+    if take_over.is_none() {
         holder.thaw(false);
     }
     attaching.hold(kept.as_ref(), recorded, GroupServer::VhostUser { holder, listeners: copies });
-    match inheritance {
-        Some(inheritance) => inheritance.serves(),
+    match take_over {
+        Some(take_over) => take_over.serves(),
         None => {
             let mut attached = attaching.attached(server.threads());
             attached.disks =
@@ -106,15 +106,15 @@ pub(super) fn serve(
 /// The sockets of the process that goes before this one, or new ones.
 fn listening_sockets(
     attaching: &Attaching<'_>,
-    inheritance: Option<&mut Inheritance>,
+    take_over: Option<&mut GroupTakeOver>,
 ) -> Result<Vec<ListeningSocket>, Failure> {
-    let Some(inheritance) = inheritance else {
+    let Some(take_over) = take_over else {
         let listening = attaching.flags.vhost_user.iter().map(|path| ListeningSocket::open(path)).collect();
         attaching.controllers.look_again();
         return listening;
     };
-    let listeners = std::mem::take(&mut inheritance.descriptors);
-    let offered = &inheritance.offered.disks;
+    let listeners = std::mem::take(&mut take_over.descriptors);
+    let offered = &take_over.offered.disks;
     let paths = attaching.flags.vhost_user.iter();
     if listeners.len() != paths.len() || offered.len() != paths.len() {
         return Err(Failure::failed(OTHER_WAY));
@@ -135,15 +135,15 @@ fn listening_sockets(
 fn succeed(
     attaching: &Attaching<'_>,
     holder: &VhostHolder,
-    inheritance: &mut Inheritance,
+    take_over: &mut GroupTakeOver,
 ) -> Result<(), Failure> {
-    let service = inheritance.succeed(|state, descriptors| match state {
+    let service = take_over.succeed(|state, descriptors| match state {
         HandedState::VhostUser(front_ends) => {
             holder.adopt(front_ends, descriptors).map_err(|error| error.to_string())
         }
         _ => Err(OTHER_WAY.to_owned()),
     })?;
-    if service.has_former_died {
+    if service.has_old_died {
         attaching.controllers.look_again();
     }
     holder.thaw(service.is_disowned);

@@ -31,7 +31,7 @@ impl Drop for Hold {
     }
 }
 
-/// The running process takes what the former one holds, before it opens anything.
+/// The running process takes what the old one holds, before it opens anything.
 pub fn inherit(holds: Vec<Hold>) {
     with(|world| {
         let Some(process) = world.running() else { return };
@@ -69,7 +69,7 @@ impl Disks {
         of.into_iter().map(|(_, hold)| hold).collect()
     }
 
-    /// True if a process has a file by the hold of the previous process.
+    /// True if a process has a file by the hold of the old process.
     pub(super) fn is_claimed(&self, process: Option<ProcessId>, file: usize) -> bool {
         self.inherited.iter().any(|(of, hold)| Some(*of) == process && hold.file == file)
     }

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use super::super::connection::{Connection, Environment, NextTurn};
 use super::super::freezing::Freezing;
 use super::{EventLoop, SERIAL};
+use crate::hand_over::HandOverError;
 use crate::ring::Moment;
 use crate::target::messaging::{Address, Adoption, AdoptionError, Freeze, FrozenReactor, Succession};
-use crate::target::succession::HandOverError;
 
 impl EventLoop {
     /// Does what becomes of its queues.

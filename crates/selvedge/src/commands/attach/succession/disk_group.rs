@@ -36,7 +36,7 @@ pub(in super::super) enum GroupServer {
 }
 
 impl DiskGroup {
-    /// Returns the data and descriptors with which the next process prepares.
+    /// Returns the data and descriptors with which the new process prepares.
     pub(super) fn offer(&self, arguments: &[String]) -> io::Result<(OfferedGroup, Vec<OwnedFd>)> {
         let (method, descriptors) = match &self.holder {
             GroupServer::Nbd { listener, .. } => (AttachMethod::Nbd, vec![listener.try_clone()?]),
@@ -85,12 +85,12 @@ impl DiskGroup {
         }
     }
 
-    /// Leaves what the next process cannot serve before.
+    /// Leaves what the new process cannot serve before.
     pub(super) fn leave_devices(&self) {
         let GroupServer::Ublk(devices) = &self.holder else { return };
         for device in devices {
             if !device.leave() {
-                tracing::warn!("a block device is left later than its next process expects");
+                tracing::warn!("a block device is left later than its new process expects");
             }
         }
     }
@@ -109,7 +109,7 @@ impl DiskGroup {
         *self.restored.lock().unwrap_or_else(PoisonError::into_inner) = restored;
     }
 
-    /// Leaves it to the next process, which serves.
+    /// Leaves it to the new process, which serves.
     pub(super) fn leave(&self) {
         match &self.holder {
             GroupServer::Nbd { holder, .. } => holder.leave(),

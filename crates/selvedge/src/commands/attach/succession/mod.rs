@@ -1,14 +1,15 @@
-//! An upgrade of `attach`: the process that serves disks, and the one that goes on in its place. They talk as the two processes of
-//! a target do (`crate::succession`). The former offers its sockets; the next one connects to the targets by itself, and says when
-//! it is ready. The former then ends what was asked for, so that nothing of it is on its way to a target, hands over how its
-//! clients are, and says `Go`. Before that word it may go on itself, and after it only where the next one has died.
+//! An upgrade of `attach`, from the process that serves disks (the old process) to the one that takes
+//! its place (the new process). Steps and decisions are the engine's `hand_over`, as for a target.
+//! The old process offers its sockets; the new one connects to the targets by itself. The old one
+//! then ends what was asked for, so that nothing of it is on its way to a target, and hands over the
+//! state of its clients.
 
 mod disk_group;
-mod predecessor;
-mod successor;
+mod new_process;
+mod old_process;
 mod words;
 
 pub(super) use disk_group::{DiskGroup, GroupServer};
-pub(super) use predecessor::{Predecessor, Registration};
-pub(super) use successor::{Inheritance, Successor};
+pub(super) use new_process::{GroupTakeOver, NewProcess};
+pub(super) use old_process::{OldProcess, Registration};
 pub(super) use words::{HandedState, Word};

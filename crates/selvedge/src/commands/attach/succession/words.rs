@@ -1,45 +1,36 @@
-//! Messages between the two processes of an upgrade of `attach`.
+//! Words of an upgrade of `attach`: what is offered, and the state of its clients.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use attach::{HandedServer, HandedVhostServer};
+use engine::hand_over::{self, Protocol};
 use serde::{Deserialize, Serialize};
 
 use super::super::record::{AttachMethod, RecordedDisk};
-use engine::target::hand_over::{About, Speech};
 
-/// Message between the two processes.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Word {
-    /// The next process has connected, or a process that only asks.
-    Hello {
-        /// Version, for the log.
-        version: String,
-        /// True to ask only for the command line.
-        asks_only: bool,
-    },
-    /// Command line of the process.
-    About(About),
-    /// Disks of the previous process. Descriptors: the read end of a pipe that becomes readable if
-    /// it resumes, standard output and error, then those of each group.
-    Offer(Vec<OfferedGroup>),
-    /// Refusal with reasons: the previous process resumes, and hands over no disks.
-    Refused(Vec<String>),
-    /// The next process has its own connections to the targets, and waits.
-    Ready,
-    /// Clients of each group; their descriptors are attached.
-    State(Vec<HandedGroup>),
-    /// The next process has them, but for those that it names with a reason.
-    Taken(Vec<(String, String)>),
-    /// The former process will not go on.
-    Go,
-    /// The next process serves.
-    Serving,
-}
+/// Words of an upgrade of `attach`.
+pub(crate) type Word = hand_over::Word<AttachProtocol>;
 
-impl Speech for Word {
+/// Hand-over of attached disks.
+#[derive(Debug)]
+pub(crate) enum AttachProtocol {}
+
+impl Protocol for AttachProtocol {
     const MAGIC: [u8; 8] = *b"slv-atch";
     const FORMAT: u32 = 1;
+    /// The new process connects to all targets.
+    const PREPARATION: Duration = Duration::from_secs(60);
+    /// Clients wait meanwhile.
+    const TAKING: Duration = Duration::from_secs(5);
+    const TAKING_EACH: Duration = Duration::ZERO;
+    /// Descriptors: the reading end of a pipe that becomes readable if the old process resumes,
+    /// standard output and error, then those of each group.
+    type Offer = Vec<OfferedGroup>;
+    /// Descriptors: those of each group.
+    type State = Vec<HandedGroup>;
+    type Descriptor = OwnedFd;
 }
 
 /// Disks of one connection, which are served in one way.
@@ -47,7 +38,7 @@ impl Speech for Word {
 pub(crate) struct OfferedGroup {
     /// Command line of a process for these disks alone, which identifies the group.
     pub(crate) arguments: Vec<String>,
-    /// Path of the previous process' record.
+    /// Path of the old process' record.
     pub(crate) record: Option<PathBuf>,
     /// Interface by which they are served.
     #[serde(rename = "way")]
@@ -70,7 +61,7 @@ impl OfferedGroup {
 /// State of a group's clients.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HandedGroup {
-    /// State for the next process.
+    /// State for the new process.
     pub(crate) state: HandedState,
     /// Descriptors that go with it.
     pub(crate) descriptors: usize,
@@ -83,6 +74,6 @@ pub(crate) enum HandedState {
     Nbd(HandedServer),
     /// Front ends of virtual machines.
     VhostUser(HandedVhostServer),
-    /// Block devices, which the former process leaves behind its last word: the kernel keeps what they are asked for.
+    /// Block devices, which the old process leaves behind its last word: the kernel keeps what they are asked for.
     Ublk,
 }

@@ -1,15 +1,16 @@
-//! Release of the previous process' resources in Ceph clusters: locks of images, and its part in a
+//! Release of the old process' resources in Ceph clusters: locks of images, and its part in a
 //! group of gateways. It sends nothing to the new process.
 
 use std::time::Instant;
 
 use engine::ceph::ClusterConnection;
-use engine::target::hand_over::{Fault, HandOverError, Lends};
+use engine::hand_over::{Fault, HandOverError};
+use engine::target::hand_over::Releases;
 use engine::target::{FabricConfig, Target};
 use gateway::{Membership, ServingGuard, SuccessionError};
 use serde_json::Value;
 
-use super::belongings::Adjusted;
+use super::program_state::Adjusted;
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
 use crate::cluster_connections::names_one;
 use crate::control::administration::Administration;
@@ -29,7 +30,7 @@ fn of_gateway(error: SuccessionError) -> HandOverError {
 }
 
 /// Releases resources, and takes them back.
-pub(super) struct Lender<'a> {
+pub(super) struct Release<'a> {
     target: &'a Target,
     administration: &'a Administration,
     membership: Option<&'a Membership>,
@@ -50,12 +51,12 @@ pub(super) struct Lender<'a> {
     has_left: bool,
 }
 
-impl<'a> Lender<'a> {
+impl<'a> Release<'a> {
     /// Prepares the offer.
     pub(super) fn new(target: &'a Target, administration: &'a Administration) -> Result<Self, HandOverError> {
         let membership = administration.membership();
         // From here on, what is dropped is offered no longer.
-        let mut lender = Self {
+        let mut release = Self {
             target,
             administration,
             membership,
@@ -69,12 +70,12 @@ impl<'a> Lender<'a> {
             has_left: false,
         };
         let connections = target.cluster_connections();
-        lender.offered = OfferedCeph {
+        release.offered = OfferedCeph {
             locked: target.locked_images(),
             connections: connections.map_err(|error| HandOverError::program(Fault::System, error))?,
             member: membership.map(Membership::offer).transpose().map_err(of_gateway)?,
         };
-        Ok(lender)
+        Ok(release)
     }
 
     pub(super) const fn offered(&self) -> &OfferedCeph {
@@ -97,14 +98,14 @@ impl<'a> Lender<'a> {
     }
 }
 
-impl Lends for Lender<'_> {
-    /// By which connections the next process can be shut out.
+impl Releases for Release<'_> {
+    /// By which connections the new process can be shut out.
     fn introduced(&mut self, said: Value) -> Result<(), HandOverError> {
         let refused = |reason: String| HandOverError::program(Fault::OtherProcess, reason);
         let connections: Vec<ClusterConnection> = handed_ceph::read(&said).map_err(refused)?;
         // Others of the same machine must not be.
         if let Some(other) = connections.iter().find(|connection| !names_one(&connection.address)) {
-            let reason = format!("the next process names {}, which is not a connection", other.address);
+            let reason = format!("the new process names {}, which is not a connection", other.address);
             return Err(refused(reason));
         }
         self.connections = connections;
@@ -113,7 +114,7 @@ impl Lends for Lender<'_> {
 
     fn hold_still(&mut self) -> Result<(), HandOverError> {
         self.still = Some(Box::new(self.administration.hold_still()));
-        // A gateway's next process has it of the group.
+        // A gateway's new process has it of the group.
         if self.membership.is_none() && served(self.target) != self.served {
             let reason = "what it serves was changed meanwhile; upgrade it again";
             return Err(HandOverError::program(Fault::ThisProcess, reason));
@@ -133,7 +134,7 @@ impl Lends for Lender<'_> {
         let member =
             membership.map(|((membership, offered), serving)| membership.hand_over(offered, serving));
         let member = member.transpose().map_err(of_gateway)?;
-        self.target.lend_images()?;
+        self.target.release_images()?;
         let handed = serde_json::to_value(HandedCeph { member });
         handed.map_err(|error| HandOverError::program(Fault::ThisProcess, error))
     }
@@ -144,7 +145,7 @@ impl Lends for Lender<'_> {
         }
     }
 
-    /// A next process that has not refused it itself is shut out.
+    /// A new process that has not refused it itself is shut out.
     fn take_back(&mut self, has_refused: bool) {
         let from: &[ClusterConnection] = if has_refused { &[] } else { &self.connections };
         self.target.take_images_back(from);
@@ -164,19 +165,19 @@ impl Lends for Lender<'_> {
 
     fn is_awaited(&mut self) {
         tracing::warn!(
-            "the next process has the hosts and does not say that it serves; if it hangs, end it (kill -KILL), and this \
+            "the new process has the hosts and does not say that it serves; if it hangs, end it (kill -KILL), and this \
              process serves on"
         );
     }
 
-    /// Leaves the changes that wait for the guard to the next process, too.
+    /// Leaves the changes that wait for the guard to the new process, too.
     fn leave(&mut self) {
         self.administration.leave();
         self.has_left = true;
     }
 }
 
-impl Drop for Lender<'_> {
+impl Drop for Release<'_> {
     fn drop(&mut self) {
         self.turn = None;
         if let Some(membership) = self.membership.filter(|_| !self.has_left) {
@@ -204,14 +205,14 @@ mod tests {
         let config = TargetConfig { fabric, poll_us_max: 0, ..TargetConfig::default() };
         let target = Arc::new(Target::start(&config).unwrap());
         let administration = Administration::new(target.clone(), None).unwrap();
-        let mut lender = Lender::new(&target, &administration).unwrap();
+        let mut release = Release::new(&target, &administration).unwrap();
         target.keep_slow_commands(Some(Duration::from_millis(5)));
-        let refused = lender.hold_still().unwrap_err();
+        let refused = release.hold_still().unwrap_err();
         assert_eq!(refused.fault(), Fault::ThisProcess);
         assert!(refused.to_string().contains("slow commands"), "{refused}");
-        drop(lender);
-        let mut lender = Lender::new(&target, &administration).unwrap();
-        assert_eq!(lender.adjusted().slow_commands.threshold_ns, Some(5_000_000));
-        assert!(lender.hold_still().is_ok());
+        drop(release);
+        let mut release = Release::new(&target, &administration).unwrap();
+        assert_eq!(release.adjusted().slow_commands.threshold_ns, Some(5_000_000));
+        assert!(release.hold_still().is_ok());
     }
 }

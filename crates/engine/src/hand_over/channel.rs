@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use super::Protocol;
 use super::words::Word;
-use crate::ring::Socket;
 
 /// The other of the two processes.
 pub trait Process {
@@ -12,9 +12,15 @@ pub trait Process {
     fn has_died(&self, time: Duration) -> bool;
 }
 
-/// Either end of the connection between the two processes.
-pub trait Channel {
-    /// Something open that comes with a word.
+/// The old process, as the new one sees it.
+pub trait OldProcess: Process {
+    /// True if the old process has resumed since it handed over: what it handed over is void.
+    fn has_resumed(&self) -> bool;
+}
+
+/// Either end of the channel between the two processes.
+pub trait Channel<P: Protocol> {
+    /// Something open that is received with a word.
     type Descriptor;
 
     /// Limits the time that a message is awaited; `None` waits as long as the other end lives.
@@ -23,21 +29,15 @@ pub trait Channel {
     /// Those of the machine.
     fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()>;
 
-    /// Says a word, with these sockets.
+    /// Says a word, with these descriptors.
     ///
     /// # Errors
     /// When the other end is gone or does not listen, or the process gets no memory.
-    fn say(&self, word: &Word, sockets: &[&Socket]) -> io::Result<()>;
+    fn say(&self, word: &Word<P>, descriptors: &[P::Descriptor]) -> io::Result<()>;
 
-    /// The next word, and what came with it.
+    /// The next word, with its descriptors.
     ///
     /// # Errors
     /// Those of the machine; `InvalidData` for anything but a word, and for one of another format.
-    fn hear(&self) -> io::Result<(Word, Vec<Self::Descriptor>)>;
-
-    /// Converts a received descriptor to a socket.
-    ///
-    /// # Errors
-    /// When it is not.
-    fn socket(descriptor: Self::Descriptor) -> io::Result<Socket>;
+    fn hear(&self) -> io::Result<(Word<P>, Vec<Self::Descriptor>)>;
 }

@@ -9,7 +9,7 @@ use crate::mptcp::HandedSettings;
 
 /// All of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Belongings {
+pub(super) struct ProgramState {
     /// Locks and connections in Ceph clusters.
     #[serde(default)]
     pub(super) ceph: OfferedCeph,
@@ -47,7 +47,7 @@ impl Adjusted {
     }
 }
 
-impl Belongings {
+impl ProgramState {
     /// Features that the new process has to know.
     pub(super) fn needs(&self) -> impl Iterator<Item = &'static str> {
         let ceph = (!self.ceph.is_empty()).then_some("ceph");

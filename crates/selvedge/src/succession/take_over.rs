@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::target::hand_over::{Fault, HandOverError, Inherits};
+use engine::hand_over::{Fault, HandOverError};
+use engine::target::hand_over::TakesOver;
 use engine::target::{Directives, Target};
 use gateway::Member;
 use serde_json::Value;
@@ -12,15 +13,15 @@ use serde_json::Value;
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
 use crate::failure::Failure;
 
-/// Take-over of the previous process' images and membership.
-pub(super) struct Heir<'a> {
+/// Take-over of the old process' images and membership.
+pub(super) struct TakeOver<'a> {
     target: &'a Arc<Target>,
     member: Option<&'a mut Member>,
     offered: &'a OfferedCeph,
     has_taken: bool,
 }
 
-impl<'a> Heir<'a> {
+impl<'a> TakeOver<'a> {
     pub(super) const fn new(
         target: &'a Arc<Target>,
         member: Option<&'a mut Member>,
@@ -38,7 +39,7 @@ impl<'a> Heir<'a> {
         taken.map(drop).map_err(|error| HandOverError::program(Fault::System, error))
     }
 
-    /// Goes on after the previous process has died with an incomplete hand-over. True if this
+    /// Goes on after the old process has died with an incomplete hand-over. True if this
     /// process serves all the same, as a gateway in a new epoch; otherwise the target has to be
     /// restarted, with images to which no other process writes.
     pub(super) fn start_over(&mut self) -> Result<bool, Failure> {
@@ -49,13 +50,13 @@ impl<'a> Heir<'a> {
         if !self.offered.connections.is_empty()
             && let Err(error) = self.target.shut_out(&self.offered.connections)
         {
-            tracing::warn!(%error, "the former process is not shut out: its images may take half a minute to become available");
+            tracing::warn!(%error, "the old process is not shut out: its images may take half a minute to become available");
         }
         Ok(false)
     }
 }
 
-impl Inherits for Heir<'_> {
+impl TakesOver for TakeOver<'_> {
     /// By which connections this process can be shut out.
     fn introduction(&mut self) -> Result<Option<Value>, HandOverError> {
         let connections = self.target.cluster_connections();
@@ -67,9 +68,9 @@ impl Inherits for Heir<'_> {
         said.map_err(|error| HandOverError::program(Fault::ThisProcess, error))
     }
 
-    fn take(&mut self, lent: &Value) -> Result<(), HandOverError> {
+    fn take(&mut self, released: &Value) -> Result<(), HandOverError> {
         let refused = |reason: String| HandOverError::program(Fault::OtherProcess, reason);
-        let handed: HandedCeph = handed_ceph::read(lent).map_err(refused)?;
+        let handed: HandedCeph = handed_ceph::read(released).map_err(refused)?;
         match (self.member.as_deref(), &self.offered.member, &handed.member) {
             (None, None, None) => self.take_locks()?,
             (Some(member), Some(offered), Some(handed)) => {
@@ -87,7 +88,7 @@ impl Inherits for Heir<'_> {
 
     fn give_back(&mut self) {
         if std::mem::take(&mut self.has_taken)
-            && let Err(reason) = self.target.lend_images()
+            && let Err(reason) = self.target.release_images()
         {
             tracing::warn!(reason = reason.to_string(), "an image stays locked until this process has ended");
         }

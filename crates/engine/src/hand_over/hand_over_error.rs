@@ -1,13 +1,11 @@
-//! Reasons for which a target is not handed over to another process, or not taken over from one,
-//! and the party at fault for each. It decides nothing: both processes do.
+//! Reasons for which something is not handed over to the new process of an upgrade, or not taken
+//! over from the old one, and the party at fault for each.
 
 use std::error::Error;
 use std::io;
 use std::time::Duration;
 
 use uuid::Uuid;
-
-use crate::backend::BackendError;
 
 /// Reason for which an image is not handed over: the new process would write beside what a cluster
 /// may yet carry out for this one.
@@ -26,7 +24,7 @@ pub enum Fault {
     Time,
 }
 
-/// Reason for which a hand-over fails. The previous process serves on.
+/// Reason for which a hand-over fails. The old process serves on.
 #[derive(Debug, thiserror::Error)]
 pub enum HandOverError {
     /// State that this process cannot give away, each with its reason.
@@ -36,7 +34,7 @@ pub enum HandOverError {
     #[error("a reactor does not answer")]
     Reactor,
     /// Namespace of hosts that this process, the new one, could not open.
-    #[error("namespace {nsid} of {nqn} is not available to the next process")]
+    #[error("namespace {nsid} of {nqn} is not available to the new process")]
     NotAvailable {
         /// The subsystem.
         nqn: String,
@@ -50,21 +48,21 @@ pub enum HandOverError {
     #[error("it does not begin with a greeting")]
     NoGreeting,
     /// Message of the new process in place of the expected one.
-    #[error("unexpected message of the next process, instead of {0}")]
+    #[error("unexpected message of the new process, instead of {0}")]
     Instead(&'static str),
-    /// Message of the previous process in place of the expected one.
+    /// Message of the old process in place of the expected one.
     #[error("it does not say {0}")]
     Unsaid(&'static str),
     /// Extension of the hand-over format that the new process does not know.
-    #[error("the next process is of a version that cannot take over {0}")]
+    #[error("the new process is of a version that cannot take over {0}")]
     Extension(String),
-    /// Sockets that do not fit the queues of the previous process.
+    /// Sockets that do not fit the queues of the old process.
     #[error("the number of sockets is not that of the queues")]
     Sockets,
     /// State of a namespace that is not configured.
     #[error("the namespace {0} is not served")]
     NotServed(Uuid),
-    /// State that an object of the previous process cannot have had.
+    /// State that an object of the old process cannot have had.
     #[error("{object}: {source}")]
     Impossible {
         /// The namespace, or its reservations.
@@ -94,19 +92,19 @@ pub enum HandOverError {
         /// The namespace.
         nsid: u32,
         /// Error of the image.
-        source: Box<BackendError>,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// New process that has not opened what it is to serve.
-    #[error("the next process has not become ready: {}", silence(source, *time))]
+    #[error("the new process has not become ready: {}", silence(source, *time))]
     NotReady {
         /// Error of the channel.
         source: io::Error,
         /// Time waited at most.
         time: Duration,
     },
-    /// New process that does not confirm the hosts.
-    #[error("the next process does not take the hosts over: {}", silence(source, *time))]
-    HostsNotTaken {
+    /// New process that does not confirm the take-over.
+    #[error("the new process does not take over: {}", silence(source, *time))]
+    NotTaken {
         /// Error of the channel.
         source: io::Error,
         /// Time waited at most.
@@ -145,7 +143,7 @@ impl HandOverError {
             | Self::Impossible { .. } => Fault::OtherProcess,
             Self::StorageBusy(_) | Self::OrphansBusy | Self::ImageLate { .. } => Fault::Time,
             Self::ImageLocked { .. } => Fault::System,
-            Self::NotReady { source, .. } | Self::HostsNotTaken { source, .. } | Self::Channel(source) => {
+            Self::NotReady { source, .. } | Self::NotTaken { source, .. } | Self::Channel(source) => {
                 fault_of_channel(source)
             }
             Self::Program { fault, .. } => *fault,
@@ -165,7 +163,7 @@ fn fault_of_channel(error: &io::Error) -> Fault {
 }
 
 /// True if no message arrived in time.
-pub(crate) fn is_late(error: &io::Error) -> bool {
+pub(super) fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
@@ -184,11 +182,15 @@ fn silence(error: &io::Error, time: Duration) -> String {
 mod tests {
     use std::io::ErrorKind;
 
-    use super::super::HandedNamespaceError;
     use super::*;
 
     const NQN: &str = "nqn.2026-01.io.selvedge:a";
     const TIME: Duration = Duration::from_secs(2);
+
+    /// Error of another layer.
+    #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+    #[error("{0}")]
+    struct Cause(&'static str);
 
     fn assert_each(all: impl IntoIterator<Item = (HandOverError, &'static str)>, fault: Fault) {
         for (error, said) in all {
@@ -200,8 +202,8 @@ mod tests {
         HandOverError::NotReady { source: kind.into(), time: TIME }
     }
 
-    fn hosts_not_taken(kind: ErrorKind) -> HandOverError {
-        HandOverError::HostsNotTaken { source: kind.into(), time: TIME }
+    fn not_taken(kind: ErrorKind) -> HandOverError {
+        HandOverError::NotTaken { source: kind.into(), time: TIME }
     }
 
     #[test]
@@ -212,7 +214,7 @@ mod tests {
             (HandOverError::Reactor, "a reactor does not answer"),
             (
                 HandOverError::NotAvailable { nqn: NQN.to_owned(), nsid: 3 },
-                "namespace 3 of nqn.2026-01.io.selvedge:a is not available to the next process",
+                "namespace 3 of nqn.2026-01.io.selvedge:a is not available to the new process",
             ),
         ];
         assert_each(all, Fault::ThisProcess);
@@ -223,17 +225,17 @@ mod tests {
         let namespace = "5f5e1000-0000-0000-0000-000000000001";
         let marked = |object: &str| HandOverError::Impossible {
             object: object.to_owned(),
-            source: HandedNamespaceError::Marks.into(),
+            source: Cause("too many of its blocks are marked").into(),
         };
         let damaged = io::Error::new(ErrorKind::InvalidData, "the hand-over is damaged");
         let all = [
             (HandOverError::Refused(vec!["a".to_owned(), "b".to_owned()]), "a; b"),
             (HandOverError::NoGreeting, "it does not begin with a greeting"),
-            (HandOverError::Instead("Ready"), "unexpected message of the next process, instead of Ready"),
+            (HandOverError::Instead("Ready"), "unexpected message of the new process, instead of Ready"),
             (HandOverError::Unsaid("how its hosts are"), "it does not say how its hosts are"),
             (
                 HandOverError::Extension("memory".to_owned()),
-                "the next process is of a version that cannot take over memory",
+                "the new process is of a version that cannot take over memory",
             ),
             (HandOverError::Sockets, "the number of sockets is not that of the queues"),
             (
@@ -241,11 +243,8 @@ mod tests {
                 "the namespace 5f5e1000-0000-0000-0000-000000000001 is not served",
             ),
             (marked("namespace 1 of x"), "namespace 1 of x: too many of its blocks are marked"),
-            (not_ready(ErrorKind::UnexpectedEof), "the next process has not become ready: it has ended"),
-            (
-                hosts_not_taken(ErrorKind::UnexpectedEof),
-                "the next process does not take the hosts over: it has ended",
-            ),
+            (not_ready(ErrorKind::UnexpectedEof), "the new process has not become ready: it has ended"),
+            (not_taken(ErrorKind::UnexpectedEof), "the new process does not take over: it has ended"),
             (HandOverError::from(damaged), "the hand-over is damaged"),
             (
                 HandOverError::program(Fault::OtherProcess, "settings that are not MPTCP's"),
@@ -269,11 +268,11 @@ mod tests {
             ),
             (
                 not_ready(ErrorKind::WouldBlock),
-                "the next process has not become ready: it does not answer within 2000 ms (is it stopped?)",
+                "the new process has not become ready: it does not answer within 2000 ms (is it stopped?)",
             ),
             (
-                hosts_not_taken(ErrorKind::TimedOut),
-                "the next process does not take the hosts over: it does not answer within 2000 ms (is it stopped?)",
+                not_taken(ErrorKind::TimedOut),
+                "the new process does not take over: it does not answer within 2000 ms (is it stopped?)",
             ),
         ];
         assert_each(all, Fault::Time);
@@ -281,13 +280,13 @@ mod tests {
 
     #[test]
     fn the_system_is_at_fault_for_locks_and_other_errors_of_the_channel() {
-        let locked = BackendError::NotHere { what: "an image" };
+        let locked = Cause("an image is not available");
         let all = [
             (
                 HandOverError::ImageLocked { nqn: "x".to_owned(), nsid: 1, source: Box::new(locked) },
-                "namespace 1 of x stays locked: an image is not available on this system",
+                "namespace 1 of x stays locked: an image is not available",
             ),
-            (not_ready(ErrorKind::OutOfMemory), "the next process has not become ready: out of memory"),
+            (not_ready(ErrorKind::OutOfMemory), "the new process has not become ready: out of memory"),
             (HandOverError::from(io::Error::from(ErrorKind::OutOfMemory)), "out of memory"),
         ];
         assert_each(all, Fault::System);
@@ -298,10 +297,10 @@ mod tests {
         let ended = not_ready(ErrorKind::UnexpectedEof);
         let cause = ended.source().and_then(|source| source.downcast_ref::<io::Error>());
         assert_eq!(cause.map(io::Error::kind), Some(ErrorKind::UnexpectedEof));
-        let program = HandOverError::program(Fault::ThisProcess, HandedNamespaceError::Failure);
+        let program = HandOverError::program(Fault::ThisProcess, Cause("a reason"));
         assert_eq!(program.fault(), Fault::ThisProcess);
-        let cause = program.source().and_then(|source| source.downcast_ref::<HandedNamespaceError>());
-        assert_eq!(cause, Some(&HandedNamespaceError::Failure));
+        let cause = program.source().and_then(|source| source.downcast_ref::<Cause>());
+        assert_eq!(cause, Some(&Cause("a reason")));
         assert!(HandOverError::Reactor.source().is_none());
     }
 }

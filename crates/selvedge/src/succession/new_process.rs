@@ -1,5 +1,5 @@
 //! The process that goes on in place of another one: it opens what it is offered, takes the hosts over, and serves as soon as the
-//! former one says so, or has died.
+//! old one says so, or has died.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,72 +12,54 @@ use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::claims::{self, InheritedMemory};
-use engine::target::hand_over::{Former, NotOffered, Offer, Process, Succeeded, Word};
+use engine::hand_over::{NotOffered, Process as _, Succeeded};
+use engine::target::hand_over::{Offer, Word};
 use engine::target::{NamespaceConfig, PortConfig, Target, TargetConfig};
 use gateway::{Member, OfferedMember};
 use rustix::process::Pid;
 
-use super::belongings::Belongings;
 use super::channel::Channel;
 use super::handed_ceph;
-use super::heir::Heir;
-use super::other_process::OtherProcess;
+use super::other_process::{OtherProcess, WatchedProcess};
+use super::program_state::ProgramState;
+use super::take_over::TakeOver;
 use crate::failure::Failure;
 use crate::mptcp::HandedSettings;
 
-/// Names the socket at which the former process waits.
+/// Names the socket at which the old process waits.
 pub(crate) const PLACE_VARIABLE: &str = "SELVEDGE_SUCCEEDS";
-/// The former process, by its number.
+/// The old process, by its number.
 pub(crate) const PROCESS_VARIABLE: &str = "SELVEDGE_SUCCEEDS_PROCESS";
-/// Time for the previous process to exit once this one serves.
+/// Time for the old process to exit once this one serves.
 const END: Duration = Duration::from_secs(30);
-/// Time for the previous process to die where this one cannot take its place.
+/// Time for the old process to die where this one cannot take its place.
 const DEATH: Duration = Duration::from_secs(3);
 
-/// The former process.
-struct FormerProcess {
-    process: OtherProcess,
-    /// Has something to read once it has gone on after it had handed over.
-    has_resumed: OwnedFd,
-}
-
-impl Process for FormerProcess {
-    fn has_died(&self, time: Duration) -> bool {
-        self.process.has_died(time)
-    }
-}
-
-impl Former for FormerProcess {
-    fn has_resumed(&self) -> bool {
-        rustix::io::read(&self.has_resumed, &mut [0; 1]).is_ok_and(|read| read > 0)
-    }
-}
-
 /// A process that goes on in place of another one.
-pub(crate) struct Successor {
+pub(crate) struct NewProcess {
     channel: Channel,
-    former: FormerProcess,
+    old: WatchedProcess,
     offer: Offer,
-    belongings: Belongings,
+    program_state: ProgramState,
     /// Namespaces in memory, kept until this process serves.
     memories: Vec<InheritedMemory>,
     listening: Vec<Arc<TcpListener>>,
-    /// Standard output and error of the previous process.
+    /// Standard output and error of the old process.
     outputs: [OwnedFd; 2],
 }
 
-impl Successor {
-    /// The successor that this process is, if it was started as one.
+impl NewProcess {
+    /// The new process that this one is, if it was started as one.
     pub(crate) fn from_environment() -> Result<Option<Self>, Failure> {
         let Some(place) = env::var_os(PLACE_VARIABLE) else { return Ok(None) };
         match Self::greet(&place) {
-            Ok(successor) => Ok(Some(successor)),
+            Ok(new_process) => Ok(Some(new_process)),
             // It has died before it has offered anything, so the target is started without it. If
             // it lives after all, it still has the locks that this process needs.
             Err(NotOffered::Silence(error)) => {
                 // What it has locked is free when it has died altogether.
                 await_death();
-                tracing::warn!(%error, "the previous process does not answer; starting without a hand-over");
+                tracing::warn!(%error, "the old process does not answer; starting without a hand-over");
                 Ok(None)
             }
             Err(NotOffered::Refused(reason)) => Err(Failure::failed(format!(
@@ -99,14 +81,14 @@ impl Successor {
         if descriptors.len() < offer.listening + offer.memories.len() {
             return Err(NotOffered::Refused("it offers less than it says".to_owned()));
         }
-        let belongings: Belongings = handed_ceph::read(&offer.beside).map_err(NotOffered::Refused)?;
-        if belongings.settings.as_ref().is_some_and(|settings| !settings.are_sound()) {
+        let program_state: ProgramState = handed_ceph::read(&offer.beside).map_err(NotOffered::Refused)?;
+        if program_state.settings.as_ref().is_some_and(|settings| !settings.are_sound()) {
             return Err(NotOffered::Refused("it offers settings that are not MPTCP's".to_owned()));
         }
-        if let Some(level) = &belongings.log_level
+        if let Some(level) = &program_state.log_level
             && let Err(reason) = crate::log::set_level(level)
         {
-            tracing::warn!("the log's level is not the former process's: {reason}");
+            tracing::warn!("the log's level is not the old process's: {reason}");
         }
         if let Some(missing) = missing_memory(&offer) {
             return Err(NotOffered::Refused(format!("it offers no blocks of {missing}")));
@@ -118,15 +100,15 @@ impl Successor {
         let memories: Vec<InheritedMemory> = memories.collect();
         claims::inherit_memories(copies(&memories)?);
         let listening = descriptors.into_iter().map(|socket| Arc::new(TcpListener::from(socket))).collect();
-        let former = FormerProcess { process, has_resumed };
-        Ok(Self { channel, former, offer, belongings, memories, listening, outputs: [output, error] })
+        let old = WatchedProcess { process, mark: has_resumed };
+        Ok(Self { channel, old, offer, program_state, memories, listening, outputs: [output, error] })
     }
 
-    /// Prepares a target with the previous process' configuration, to serve on demand.
+    /// Prepares a target with the old process' configuration, to serve on demand.
     pub(crate) fn prepare(&self, config: &mut TargetConfig) {
         config.fabric = self.offer.fabric.clone();
-        // Opened beforehand, and taken when the former process lets go of them.
-        config.directives.standby.clone_from(&self.belongings.ceph.locked);
+        // Opened beforehand, and taken when the old process lets go of them.
+        config.directives.standby.clone_from(&self.program_state.ceph.locked);
         self.hold(config);
     }
 
@@ -136,81 +118,80 @@ impl Successor {
         config.is_held = true;
     }
 
-    /// True if the previous process has died, so only this one can serve.
+    /// True if the old process has died, so only this one can serve.
     pub(crate) fn is_alone(&self) -> bool {
-        self.former.has_died(DEATH)
+        self.old.has_died(DEATH)
     }
 
-    /// Takes the place of a previous process that has died, with its sockets and its outputs.
+    /// Takes the place of an old process that has died, with its sockets and its outputs.
     /// Returns the settings of the machine that it had changed, for this process to restore.
     pub(crate) fn replace_dead(self, config: &mut TargetConfig) -> Option<HandedSettings> {
         config.inherited.clone_from(&self.listening);
         config.fabric.ports.clone_from(&self.offer.fabric.ports);
         self.take_outputs();
-        self.belongings.settings
+        self.program_state.settings
     }
 
-    /// The gateway that the former process is, and its ports.
+    /// The gateway that the old process is, and its ports.
     pub(crate) fn gateway(&self) -> Result<(&OfferedMember, &[PortConfig]), Failure> {
-        let member = self.belongings.ceph.member.as_ref();
-        let member =
-            member.ok_or_else(|| Failure::failed("the former process is not a gateway of a group"))?;
+        let member = self.program_state.ceph.member.as_ref();
+        let member = member.ok_or_else(|| Failure::failed("the old process is not a gateway of a group"))?;
         Ok((member, &self.offer.fabric.ports))
     }
 
-    /// Settings of the machine that the previous process has changed. This process restores them
+    /// Settings of the machine that the old process has changed. This process restores them
     /// once it serves.
     pub(crate) fn settings(&self) -> Option<HandedSettings> {
-        self.belongings.settings.clone()
+        self.program_state.settings.clone()
     }
 
-    /// Threshold of slow commands: that of the previous process, or of the command line where it does
+    /// Threshold of slow commands: that of the old process, or of the command line where it does
     /// not say.
     pub(crate) fn slow_commands(&self, typed: Option<Duration>) -> Option<Duration> {
-        self.belongings.slow_commands.map_or(typed, |kept| kept.threshold_ns.map(Duration::from_nanos))
+        self.program_state.slow_commands.map_or(typed, |kept| kept.threshold_ns.map(Duration::from_nanos))
     }
 
     /// Takes the hosts over and serves them. False if the target has to be restarted instead. When
-    /// this returns, the previous process has exited.
+    /// this returns, the old process has exited.
     pub(crate) fn succeed(self, target: &Arc<Target>, member: Option<&mut Member>) -> Result<bool, Failure> {
         let forgotten = claims::forget();
         if !forgotten.is_empty() {
-            // It would serve blank ones.
+            // Blank ones would be served.
             let reason = format!("namespaces in memory were not taken over: {forgotten:?}");
             let _ = self.channel.say(&Word::Refused(vec![reason.clone()]), &[]);
-            return Err(Failure::failed(format!("the former process serves on: {reason}")));
+            return Err(Failure::failed(format!("the old process serves on: {reason}")));
         }
-        let mut heir = Heir::new(target, member, &self.belongings.ceph);
-        let taken = target.succeed(&self.channel, &self.former, &mut heir);
+        let mut take_over = TakeOver::new(target, member, &self.program_state.ceph);
+        let taken = target.succeed(&self.channel, &self.old, &mut take_over);
         let taken = taken.map_err(|reason| {
             tracing::error!(fault = ?reason.fault(), "the hand-over has failed");
-            Failure::failed(format!("the former process serves on: {reason}"))
+            Failure::failed(format!("the old process serves on: {reason}"))
         })?;
         if let Succeeded::StartsAnew(reason) = taken {
             tracing::warn!(
                 reason = reason.to_string(),
                 fault = ?reason.fault(),
-                "the previous process died during the hand-over; starting without its connections"
+                "the old process died during the hand-over; starting without its connections"
             );
             self.take_outputs();
-            if !heir.start_over()? {
-                // The blocks are as the former process has left them.
+            if !take_over.start_over()? {
+                // The blocks are as the old process has left them.
                 claims::inherit_memories(self.memories);
                 return Ok(false);
             }
             target.go_on();
         }
         self.take_outputs();
-        // Where the word cannot be said, the end of the channel says it, too.
+        // A word that cannot be said is not needed: the end of the channel says it, too.
         let _ = self.channel.say(&Word::Serving, &[]);
         drop(self.channel);
-        if !self.former.has_died(END) {
-            tracing::warn!("the former process has not ended yet");
+        if !self.old.has_died(END) {
+            tracing::warn!("the old process has not ended yet");
         }
         Ok(true)
     }
 
-    /// Writes where the former process did.
+    /// Writes where the old process did.
     fn take_outputs(&self) {
         let [output, error] = &self.outputs;
         let _ = rustix::stdio::dup2_stdout(output).and_then(|()| rustix::stdio::dup2_stderr(error));
@@ -240,7 +221,7 @@ fn missing_memory(offer: &Offer) -> Option<String> {
     Some(format!("namespace {} of {nqn}", namespace.nsid))
 }
 
-/// Waits until the former process has died, if it does.
+/// Waits until the old process has died, if it does.
 pub(crate) fn await_death() {
     let number = env::var(PROCESS_VARIABLE).ok().and_then(|number| number.parse().ok());
     if let Some(Ok(process)) = number.and_then(Pid::from_raw).map(OtherProcess::open) {

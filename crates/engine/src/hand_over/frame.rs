@@ -4,17 +4,10 @@
 use std::io::{self, Read as _};
 
 use nvme::tcp::digest::crc32c;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
-/// A protocol between two processes of one kind.
-pub trait Speech: Serialize + DeserializeOwned {
-    /// Magic number at the beginning of each message.
-    const MAGIC: [u8; 8];
-    /// The version of all this. Another one is refused.
-    const FORMAT: u32;
-}
+use super::Protocol;
+use super::words::Word;
 
 /// Magic, format, checksum, length and the number of descriptors.
 const HEADER_BYTES: usize = 24;
@@ -28,7 +21,7 @@ const DESCRIPTORS_MAX: usize = 1 << 20;
 ///
 /// # Errors
 /// When it is longer than any may be.
-pub fn encode<W: Speech>(word: &W, descriptors: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+pub fn encode<P: Protocol>(word: &Word<P>, descriptors: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut length = Length(0);
     serde_json::to_writer(&mut length, word)?;
     let Length(length) = length;
@@ -36,9 +29,9 @@ pub fn encode<W: Speech>(word: &W, descriptors: usize) -> io::Result<Zeroizing<V
     let (header, body) = bytes.split_at_mut(HEADER_BYTES);
     serde_json::to_writer(&mut &mut *body, word)?;
     let length = u32::try_from(length).map_err(io::Error::other)?;
-    header[..W::MAGIC.len()].copy_from_slice(&W::MAGIC);
-    let numbers = [W::FORMAT, crc32c(body), length, descriptors as u32];
-    for (place, number) in header[W::MAGIC.len()..].chunks_exact_mut(4).zip(numbers) {
+    header[..P::MAGIC.len()].copy_from_slice(&P::MAGIC);
+    let numbers = [P::FORMAT, crc32c(body), length, descriptors as u32];
+    for (place, number) in header[P::MAGIC.len()..].chunks_exact_mut(4).zip(numbers) {
         place.copy_from_slice(&number.to_le_bytes());
     }
     Ok(bytes)
@@ -62,11 +55,11 @@ impl io::Write for Length {
 ///
 /// # Errors
 /// Those of the stream; `InvalidData` for anything but a word, and for one of another format.
-pub fn decode<W: Speech>(mut stream: impl io::Read) -> io::Result<(W, usize)> {
+pub fn decode<P: Protocol>(mut stream: impl io::Read) -> io::Result<(Word<P>, usize)> {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header)?;
-    let Header { checksum, length, descriptors } = Header::of::<W>(&header)?;
-    // It has room at once, so that no part of it is left in memory that was given back.
+    let Header { checksum, length, descriptors } = Header::of::<P>(&header)?;
+    // Room at once: no part of it is left in memory that was given back.
     let mut body = Zeroizing::new(Vec::new());
     body.try_reserve_exact(length).map_err(io::Error::other)?;
     stream.take(length as u64).read_to_end(&mut body)?;
@@ -81,17 +74,17 @@ struct Header {
 }
 
 impl Header {
-    fn of<W: Speech>(bytes: &[u8; HEADER_BYTES]) -> io::Result<Self> {
+    fn of<P: Protocol>(bytes: &[u8; HEADER_BYTES]) -> io::Result<Self> {
         let number = |at: usize| {
             let mut number = [0; 4];
             number.copy_from_slice(&bytes[at..at + 4]);
             u32::from_le_bytes(number)
         };
-        if bytes[..W::MAGIC.len()] != W::MAGIC {
+        if bytes[..P::MAGIC.len()] != P::MAGIC {
             return Err(invalid("it is not a hand-over of selvedge"));
         }
-        if number(8) != W::FORMAT {
-            let (format, own) = (number(8), W::FORMAT);
+        if number(8) != P::FORMAT {
+            let (format, own) = (number(8), P::FORMAT);
             return Err(invalid(&format!("it is a hand-over of format {format}, and this is {own}")));
         }
         let (length, descriptors) = (number(16) as usize, number(20) as usize);
@@ -102,7 +95,7 @@ impl Header {
     }
 }
 
-fn word<W: Speech>(body: &[u8], checksum: u32, length: usize) -> io::Result<W> {
+fn word<P: Protocol>(body: &[u8], checksum: u32, length: usize) -> io::Result<Word<P>> {
     if body.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }

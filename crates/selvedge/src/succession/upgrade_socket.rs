@@ -1,0 +1,154 @@
+//! Socket at which a process waits for the new one of an upgrade: permission and greeting of each
+//! connection. The hand-over is the service's.
+
+use std::env;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use engine::hand_over::{About, Fault, Greeting, HandOverError, Protocol, Word};
+
+use super::channel::Channel;
+use super::other_process::OtherProcess;
+use crate::control::socket::{self, SocketFile};
+
+/// Service of a process that may be replaced.
+pub(crate) trait Upgradable: Send + Sync + 'static {
+    type Protocol: Protocol<Descriptor: AsFd>;
+
+    /// Environment variables that a service manager sets for the main process alone.
+    const VARIABLES: &'static [&'static str];
+
+    /// Start parameters: command line, working directory, and obstacles to a hand-over.
+    fn about(&self) -> About;
+
+    /// Hands over to the new process, which knows these extensions of the format. Returns true if
+    /// that one serves.
+    fn hand_over(
+        &self,
+        channel: &Channel,
+        new: &OtherProcess,
+        knows: &[String],
+    ) -> Result<bool, HandOverError>;
+
+    /// The new process serves.
+    fn leave(&self) {}
+
+    /// Reports a failed upgrade.
+    fn report(&self, error: &HandOverError);
+}
+
+/// Socket of a process that may be replaced.
+pub(crate) struct UpgradeSocket {
+    file: SocketFile,
+    flags: Arc<Flags>,
+}
+
+#[derive(Default)]
+struct Flags {
+    /// Another process serves.
+    is_over: AtomicBool,
+    ends: AtomicBool,
+}
+
+impl UpgradeSocket {
+    /// Waits for a new process at this place, on a thread of its own.
+    pub(crate) fn wait<S: Upgradable>(place: &Path, service: &Arc<S>) -> io::Result<Self> {
+        let (listener, file) = socket::listen(place, false)?;
+        let program = std::fs::metadata("/proc/self/exe").ok().map(|file| (file.dev(), file.ino()));
+        let flags = Arc::<Flags>::default();
+        let waiting = Waiting { service: service.clone(), flags: flags.clone(), program };
+        thread::Builder::new().name("succession".to_owned()).spawn(move || waiting.wait(&listener))?;
+        Ok(Self { file, flags })
+    }
+
+    /// True if another process serves in place of this one.
+    pub(crate) fn is_over(&self) -> bool {
+        self.flags.is_over.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for UpgradeSocket {
+    fn drop(&mut self) {
+        self.flags.ends.store(true, Ordering::Release);
+        let _ = UnixStream::connect(self.file.path());
+    }
+}
+
+/// The thread that waits.
+struct Waiting<S> {
+    service: Arc<S>,
+    flags: Arc<Flags>,
+    /// The file that is run, by device and inode.
+    program: Option<(u64, u64)>,
+}
+
+impl<S: Upgradable> Waiting<S> {
+    fn wait(&self, listener: &UnixListener) {
+        loop {
+            let accepted = listener.accept();
+            if self.flags.ends.load(Ordering::Acquire) {
+                return;
+            }
+            let Ok((stream, _)) = accepted else {
+                thread::sleep(Duration::from_secs(1));
+                continue;
+            };
+            match self.answer(&Channel::new(stream)) {
+                Ok(true) => return self.end(),
+                Ok(false) => {}
+                Err(error) => self.service.report(&error),
+            }
+        }
+    }
+
+    /// Other threads wait for a signal.
+    fn end(&self) {
+        self.flags.is_over.store(true, Ordering::Release);
+        self.service.leave();
+        let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+    }
+
+    /// Answers a connection. Returns true if another process serves now.
+    fn answer(&self, channel: &Channel) -> Result<bool, HandOverError> {
+        let peer = rustix::net::sockopt::socket_peercred(channel).map_err(io::Error::from)?;
+        if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
+            let reason = format!("user {} may not upgrade this process", peer.uid.as_raw());
+            return Err(HandOverError::program(Fault::OtherProcess, reason));
+        }
+        match Greeting::hear::<S::Protocol>(channel)? {
+            Greeting::Asks => {
+                channel.say(&Word::<S::Protocol>::About(self.about()), &[])?;
+                Ok(false)
+            }
+            Greeting::Comes { version, knows } => {
+                let new = OtherProcess::open(peer.pid)?;
+                tracing::info!(process = new.number(), version, "the new process has connected");
+                let obstacles = self.service.about().obstacles;
+                if !obstacles.is_empty() {
+                    let _ = channel.say(&Word::<S::Protocol>::Refused(obstacles.clone()), &[]);
+                    return Err(HandOverError::Obstacles(obstacles));
+                }
+                self.service.hand_over(channel, &new, &knows)
+            }
+            Greeting::Probe => Ok(false),
+        }
+    }
+
+    fn about(&self) -> About {
+        let variable = |name: &&str| Some(((*name).to_owned(), env::var(name).ok()?));
+        About {
+            process: std::process::id(),
+            version: crate::version::NUMBER.to_owned(),
+            program: self.program,
+            service: S::VARIABLES.iter().filter_map(variable).collect(),
+            ..self.service.about()
+        }
+    }
+}
