@@ -10,8 +10,8 @@ use engine::target::{FabricConfig, Target};
 use gateway::{Membership, ServingGuard, SuccessionError};
 use serde_json::Value;
 
-use super::program_state::Adjusted;
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
+use super::program_state::Adjusted;
 use crate::cluster_connections::names_one;
 use crate::control::administration::Administration;
 

@@ -43,7 +43,7 @@ pub(crate) struct ReservationWorker {
 impl ReservationWorker {
     /// Starts the worker, which takes the fabric's jobs from then on.
     pub(crate) fn start(fabric: &Arc<Fabric>) -> io::Result<Self> {
-        let (sender, jobs) = sync_channel(RESERVATION_JOBS_MAX);
+        let (sender, jobs) = sync_channel::<Job>(RESERVATION_JOBS_MAX);
         let desk = fabric.clone();
         let thread = thread::Builder::new().name("reservations".to_owned()).spawn(move || {
             let _vital = Vital::begin();
@@ -116,9 +116,10 @@ fn backlog(fabric: &Fabric, task: &Task) -> Option<Backlog> {
 
 /// Answers a job whose backlog has too many: the host may send it again.
 fn refuse(job: Job) {
-    match job.task {
-        Task::Command { slot, .. } => job.asker.finish(slot, Status::COMMAND_INTERRUPTED, Vec::new()),
-        Task::Persistence { .. } => job.asker.answer(Status::COMMAND_INTERRUPTED, 0),
+    let Job { asker, task, .. } = job;
+    match task {
+        Task::Command { slot, .. } => asker.finish(slot, Status::COMMAND_INTERRUPTED, Vec::new()),
+        Task::Persistence { .. } => asker.answer(Status::COMMAND_INTERRUPTED, 0),
     }
 }
 
