@@ -5,7 +5,7 @@ use selvedge::edges;
 use crate::config::same_again;
 
 /// Key by which the secrets of the seeds are encrypted.
-const KEY: &str = include_str!("../../crates/selvedge/src/config/ceph_nvmeof/recorded/encryption.pem");
+const KEY: &str = include_str!("../../crates/administration/src/config/ceph_nvmeof/recorded/encryption.pem");
 
 /// Reads the bytes of one input as a saved state, in either form.
 pub fn check(bytes: &[u8]) {

@@ -48,12 +48,16 @@ const FLAGS: [&str; 9] = [
 const WATCHING_FLAGS: [&str; 2] = ["-Zsanitizer=address", "-Cllvm-args=-sanitizer-coverage-trace-compares"];
 
 /// The project's packages in a fuzzer.
-const OWN: [&str; 14] = [
+const OWN: [&str; 18] = [
+    "administration",
     "attach",
     "ceph_nvmeof",
     "chart",
+    "command_line",
+    "examination",
     "fuzz",
     "gateway",
+    "measurement",
     "nbd",
     "selvedge",
     "selvedge-authentication",

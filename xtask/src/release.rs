@@ -15,10 +15,10 @@ const NAMING: [&str; 4] =
 
 /// A row of docs/compatibility.md, and the constant whose number it has.
 const FORMATS: [(&str, &str, &str); 12] = [
-    ("what a target serves", "crates/selvedge/src/state.rs", "const VERSION: u32 = "),
+    ("what a target serves", "crates/administration/src/state.rs", "const VERSION: u32 = "),
     ("kept reservations", "crates/engine/src/target/reservation/file.rs", "const VERSION: u32 = "),
     ("identities of namespaces", "crates/engine/src/target/identity/kept.rs", "const VERSION: u32 = "),
-    ("connections to Ceph", "crates/selvedge/src/cluster_connections.rs", "const VERSION: u32 = "),
+    ("connections to Ceph", "crates/administration/src/cluster_connections.rs", "const VERSION: u32 = "),
     ("disks of `attach`", "crates/selvedge/src/commands/attach/record.rs", "const VERSION: u32 = "),
     ("hand-over of [an upgrade]", "crates/engine/src/target/hand_over/words.rs", "const FORMAT: u32 = "),
     (
@@ -32,7 +32,7 @@ const FORMATS: [(&str, &str, &str); 12] = [
         "crates/engine/src/target/reservation/shared_reservations.rs",
         "const VERSION: u32 = ",
     ),
-    ("sweeps", "crates/selvedge/src/sweep/journal.rs", "const FORMAT: u32 = "),
+    ("sweeps", "crates/measurement/src/sweep/journal.rs", "const FORMAT: u32 = "),
     ("JSON of commands", "crates/selvedge/src/commands/schemas.rs", "const VERSION: u32 = "),
     ("the tuner's journal", "crates/topology/src/apply/journal.rs", "const VERSION: u32 = "),
 ];

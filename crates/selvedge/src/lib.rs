@@ -5,48 +5,35 @@
 #[macro_use]
 mod standard_error;
 
-mod announce;
-mod bench;
-mod cluster_connections;
 mod commands;
 mod config;
-mod confinement;
-mod control;
-mod diagnosis;
 mod disk_users;
 mod doctor;
 pub mod edges;
-mod failure;
 mod file_size_limit;
-mod fio;
 mod flags;
 mod kernel_initiator;
-mod log;
-mod machine;
-mod mptcp;
-mod packet_path;
 mod probe;
-mod report;
 mod service;
 mod sleeper;
-mod spec;
-mod state;
-mod state_directory;
 mod stop;
 mod succession;
-mod sweep;
-mod target_rates;
-mod top;
 mod tune;
-mod version;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+// Modules of the crates below, under their own names.
+use administration::{
+    announce, cluster_connections, confinement, control, machine, mptcp, state, state_directory,
+};
 use clap::FromArgMatches as _;
+use command_line::{failure, log, spec, version};
+use examination::{diagnosis, packet_path, target_rates};
+use measurement::{bench, fio, report, sweep, top};
 
+pub use command_line::version::Linkage;
 pub use commands::attach_edges;
-pub use version::Linkage;
 
 /// Reads what was typed, does it, and says how it ended.
 pub fn run(linkage: Linkage) -> ExitCode {

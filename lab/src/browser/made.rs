@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::program::Program;
 
 /// A report with every kind of picture, table and finding.
-const SAMPLE: &str = include_str!("../../../crates/selvedge/tests/report.json");
+const SAMPLE: &str = include_str!("../../../crates/measurement/tests/report.json");
 
 /// Time for a target to listen, and for a sweep to complete.
 const START: Duration = Duration::from_secs(30);

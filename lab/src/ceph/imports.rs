@@ -17,8 +17,9 @@ use crate::answer::Answer;
 use crate::program::Program;
 
 /// State and key of secrets that ceph-nvmeof 1.5.1 had written.
-const STATE: &str = include_str!("../../../crates/selvedge/src/config/ceph_nvmeof/recorded/state.json");
-const KEY: &str = include_str!("../../../crates/selvedge/src/config/ceph_nvmeof/recorded/encryption.pem");
+const STATE: &str = include_str!("../../../crates/administration/src/config/ceph_nvmeof/recorded/state.json");
+const KEY: &str =
+    include_str!("../../../crates/administration/src/config/ceph_nvmeof/recorded/encryption.pem");
 /// The subsystem that every host may use, and its image.
 const OPEN: (&str, &str) = ("nqn.2016-06.io.spdk:open.g1", "shared_disk");
 

@@ -81,7 +81,7 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             done(control, format!("only the hosts on its list may use {nqn}"), &json)
         }
         HostAction::SetKey { subsystem: nqn, host, key, control } => {
-            let body = serde_json::to_value(HostKeyBody::of(key)?).map_err(Failure::failed)?;
+            let body = serde_json::to_value(host_key_body(key)?).map_err(Failure::failed)?;
             let json: Value = client(control)?.change(Method::PUT, &host_key(nqn, host), &body)?;
             let text = match (&key.dhchap_secret_file, &key.tls_key_file) {
                 (Some(_), None) if key.tls_concat => {
@@ -163,35 +163,33 @@ fn list_hosts(nqn: Option<&Nqn>, control: &ControlFlags) -> Result<(), Failure> 
     tell(control, text, &json)
 }
 
-impl HostKeyBody {
-    /// Builds the body from the flags. Files are on the target's machine, which is this one for
-    /// relative paths. Those with keys that the target stores are read here.
-    fn of(flags: &HostKeyFlags) -> Result<Self, Failure> {
-        let body = Self {
-            dhchap_hash: flags.dhchap_hash.iter().map(ToString::to_string).collect(),
-            dhchap_dhgroup: flags.dhchap_dhgroup.iter().map(ToString::to_string).collect(),
-            tls_concat: flags.tls_concat,
-            overlap_s: flags.overlap.map_or(0, |overlap| overlap.as_secs().min(u32::MAX.into()) as u32),
-            ..Self::default()
-        };
-        let [secret, controller, tls] =
-            [&flags.dhchap_secret_file, &flags.dhchap_ctrl_secret_file, &flags.tls_key_file]
-                .map(Option::as_deref);
-        if flags.sealed {
-            return Ok(Self {
-                dhchap_secret: secret.map(plain).transpose()?,
-                dhchap_ctrl_secret: controller.map(plain).transpose()?,
-                tls_key: tls.map(plain).transpose()?,
-                ..body
-            });
-        }
-        Ok(Self {
-            dhchap_secret_file: secret.map(absolute),
-            dhchap_ctrl_secret_file: controller.map(absolute),
-            tls_key_file: tls.map(absolute),
+/// Builds the body from the flags. Files are on the target's machine, which is this one for
+/// relative paths. Those with keys that the target stores are read here.
+fn host_key_body(flags: &HostKeyFlags) -> Result<HostKeyBody, Failure> {
+    let body = HostKeyBody {
+        dhchap_hash: flags.dhchap_hash.iter().map(ToString::to_string).collect(),
+        dhchap_dhgroup: flags.dhchap_dhgroup.iter().map(ToString::to_string).collect(),
+        tls_concat: flags.tls_concat,
+        overlap_s: flags.overlap.map_or(0, |overlap| overlap.as_secs().min(u32::MAX.into()) as u32),
+        ..HostKeyBody::default()
+    };
+    let [secret, controller, tls] =
+        [&flags.dhchap_secret_file, &flags.dhchap_ctrl_secret_file, &flags.tls_key_file]
+            .map(Option::as_deref);
+    if flags.sealed {
+        return Ok(HostKeyBody {
+            dhchap_secret: secret.map(plain).transpose()?,
+            dhchap_ctrl_secret: controller.map(plain).transpose()?,
+            tls_key: tls.map(plain).transpose()?,
             ..body
-        })
+        });
     }
+    Ok(HostKeyBody {
+        dhchap_secret_file: secret.map(absolute),
+        dhchap_ctrl_secret_file: controller.map(absolute),
+        tls_key_file: tls.map(absolute),
+        ..body
+    })
 }
 
 fn plain(file: &Path) -> Result<Plain, Failure> {

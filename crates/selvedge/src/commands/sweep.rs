@@ -2,6 +2,9 @@
 
 mod meter;
 mod progress;
+mod publication;
+#[cfg(test)]
+mod publication_tests;
 mod publisher;
 mod testbed;
 
@@ -21,11 +24,11 @@ use crate::stop::Stop;
 use crate::sweep::journal::{Header, Journal};
 use crate::sweep::plan::{Plan, PlannedRun};
 use crate::sweep::point::{Load, Point};
-use crate::sweep::publication::{Stage, publication};
 use crate::sweep::report::{FORMAT, SweepReport};
 use crate::sweep::statistics::median;
 use meter::{Meter, Missed};
 use progress::Progress;
+use publication::{Stage, publication};
 use publisher::Publisher;
 use testbed::Testbed;
 

@@ -2,16 +2,11 @@
 //! trust. Nothing is opened, listened on or connected to here.
 
 pub(crate) mod attach_file;
-pub(crate) mod ceph_nvmeof;
 pub(crate) mod connection;
-mod former_names;
 mod nvme_cli;
-pub(crate) mod nvmet;
-#[cfg(test)]
-mod recorded_tests;
-pub(crate) mod target;
-pub(crate) mod target_dump;
-pub(crate) mod target_file;
-pub(crate) mod target_reference;
 mod tls;
-pub(crate) mod workload;
+
+pub(crate) use administration::config::{
+    ceph_nvmeof, nvmet, target, target_dump, target_file, target_reference,
+};
+pub(crate) use measurement::workload;

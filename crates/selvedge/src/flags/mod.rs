@@ -3,34 +3,25 @@
 
 pub(crate) mod attach;
 pub(crate) mod audit;
-pub(crate) mod bench;
 pub(crate) mod config;
-pub(crate) mod confinement;
 pub(crate) mod connect;
-pub(crate) mod connection;
-pub(crate) mod control;
 pub(crate) mod doctor;
-pub(crate) mod fio_names;
-pub(crate) mod fio_options;
 pub(crate) mod help;
-pub(crate) mod image;
 pub(crate) mod import;
 pub(crate) mod key;
-pub(crate) mod log;
 pub(crate) mod look;
 pub(crate) mod nbd_tls;
-pub(crate) mod nsid_list;
-pub(crate) mod number_error;
 pub(crate) mod report;
-pub(crate) mod serve;
-pub(crate) mod subsystem;
-pub(crate) mod sweep;
-mod tls_use;
 pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod tune;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use administration::flags::{confinement, image, nsid_list, serve, subsystem};
+use clap::{Parser, Subcommand};
+pub(crate) use command_line::flags::{
+    EngineFlag, OutputFlags, OutputFormat, connection, control, log, number_error,
+};
+pub(crate) use measurement::flags::{bench, sweep};
 
 /// Userspace NVMe/TCP storage stack: target, initiator and benchmark in one program.
 ///
@@ -131,46 +122,6 @@ pub(crate) enum Command {
     /// Write man pages and shell completions
     #[command(hide = true)]
     Generate(look::GenerateFlags),
-}
-
-/// Format of printed results.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OutputFormat {
-    /// Text
-    #[default]
-    Normal,
-    /// JSON; names in it are stable
-    Json,
-}
-
-/// Output option of every command that prints.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct OutputFlags {
-    /// Format of the results
-    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "normal", help_heading = "Output")]
-    pub(crate) output_format: OutputFormat,
-}
-
-/// System interface that carries the I/O.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineFlag {
-    /// io_uring where it is available, else epoll
-    Auto,
-    /// io_uring; fail where it is not available
-    #[value(name = "io_uring")]
-    IoUring,
-    /// epoll
-    Epoll,
-}
-
-impl From<EngineFlag> for engine::ring::Engine {
-    fn from(flag: EngineFlag) -> Self {
-        match flag {
-            EngineFlag::Auto => Self::Automatic,
-            EngineFlag::IoUring => Self::IoUring,
-            EngineFlag::Epoll => Self::Epoll,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,3 +10,4 @@ mod text;
 
 pub(crate) use page::page;
 pub(crate) use plan_text::{PlanReport, Prediction};
+pub(crate) use text::survey_text;

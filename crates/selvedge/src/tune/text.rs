@@ -1,7 +1,5 @@
 //! A survey as text on a terminal.
 
-use std::fmt;
-
 use chart::units::plural;
 use topology::{Interface, InterfaceKind};
 
@@ -17,34 +15,33 @@ const COLUMNS: usize = 100;
 /// Interfaces that are left out are named up to this many.
 const LEFT_OUT_MAX: usize = 8;
 
-impl fmt::Display for Survey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        text.push_str(&wrapped(&machine(&self.topology), 0));
-        text.push_str(&section(&tables::interfaces(self)));
-        text.push_str(&left_out(self));
-        let used = self.used();
-        let shown = self.interfaces();
-        let no_flows = self.topology.flows.is_empty();
-        for interface in shown.iter().filter(|interface| no_flows || used.contains(interface.name.as_str())) {
-            // What has neither interrupts nor a table has nothing to say queue by queue.
-            if has_queues(interface) {
-                text.push_str(&section(&tables::interface_queues(self, interface)));
-            }
+/// Tables of the interfaces, queues and flows, and the findings in sentences.
+pub(crate) fn survey_text(survey: &Survey) -> String {
+    let mut text = String::new();
+    text.push_str(&wrapped(&machine(&survey.topology), 0));
+    text.push_str(&section(&tables::interfaces(survey)));
+    text.push_str(&left_out(survey));
+    let used = survey.used();
+    let shown = survey.interfaces();
+    let no_flows = survey.topology.flows.is_empty();
+    for interface in shown.iter().filter(|interface| no_flows || used.contains(interface.name.as_str())) {
+        // What has neither interrupts nor a table has nothing to say queue by queue.
+        if has_queues(interface) {
+            text.push_str(&section(&tables::interface_queues(survey, interface)));
         }
-        if no_flows {
-            text.push_str(&format!("\nNVMe/TCP queues\n{}", wrapped(NO_FLOWS, 2)));
-        } else {
-            text.push_str(&section(&tables::flows(self)));
-        }
-        text.push_str(&findings(self));
-        if !self.topology.shortfalls.is_empty() {
-            text.push_str(&section(&tables::unseen(self)));
-        }
-        // Names come from the system or from a recording: none of them may steer the terminal.
-        let plain = |letter: char| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter };
-        f.write_str(&text.chars().map(plain).collect::<String>())
     }
+    if no_flows {
+        text.push_str(&format!("\nNVMe/TCP queues\n{}", wrapped(NO_FLOWS, 2)));
+    } else {
+        text.push_str(&section(&tables::flows(survey)));
+    }
+    text.push_str(&findings(survey));
+    if !survey.topology.shortfalls.is_empty() {
+        text.push_str(&section(&tables::unseen(survey)));
+    }
+    // Names come from the system or from a recording: none of them may steer the terminal.
+    let plain = |letter: char| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter };
+    text.chars().map(plain).collect()
 }
 
 pub(super) const NO_FLOWS: &str = "There is none on this machine now. They appear while the kernel's initiator is \

@@ -39,18 +39,18 @@ fn an_import_prints_json_and_writes_where_output_says() {
 
 /// The state of a ceph-nvmeof group, and the key that its secrets are encrypted with.
 pub(crate) fn write_state(folder: &Path) {
-    let state = include_str!("../../src/config/ceph_nvmeof/recorded/state.json");
+    let state = include_str!("../../../administration/src/config/ceph_nvmeof/recorded/state.json");
     std::fs::write(folder.join("state.json"), state).expect("it can be written");
     let mut options = std::fs::OpenOptions::new();
     let key = options.mode(0o600).write(true).create_new(true).open(folder.join("encryption.pem"));
-    let text = include_str!("../../src/config/ceph_nvmeof/recorded/encryption.pem");
+    let text = include_str!("../../../administration/src/config/ceph_nvmeof/recorded/encryption.pem");
     key.expect("a new file").write_all(text.as_bytes()).expect("it can be written");
 }
 
 /// Writes files of other programs, for all commands that read such.
 fn write_others(folder: &Path) {
     write_state(folder);
-    let others = [("saved", SAVED), ("fio.json", include_str!("../../src/fio/fio-3.33.json"))];
+    let others = [("saved", SAVED), ("fio.json", include_str!("../../../measurement/src/fio/fio-3.33.json"))];
     for (name, text) in others {
         std::fs::write(folder.join(name), text).expect("it can be written");
     }

@@ -45,7 +45,7 @@ mod refused_host;
 #[path = "../../../engine/tests/all/reservation_party/mod.rs"]
 mod reservation_party;
 #[allow(dead_code, reason = "the rest is for the API's tests")]
-#[path = "../../src/control/schema_tests.rs"]
+#[path = "../../../administration/src/control/schema_tests.rs"]
 mod schema_tests;
 mod secret_exposure;
 mod service;

@@ -403,7 +403,7 @@ fn sweeps_are_compared_and_fio_is_read() {
     assert!(compared["pairs"].as_array().unwrap().iter().all(|pair| pair["iops"]["differs"] == false));
 
     let fio = testbed.folder.path().join("fio.json");
-    fs::write(&fio, include_str!("../../src/fio/fio-3.33.json")).unwrap();
+    fs::write(&fio, include_str!("../../../measurement/src/fio/fio-3.33.json")).unwrap();
     let from_fio = testbed.folder.path().join("from-fio");
     let output =
         selvedge("report").arg("--from-fio").arg(&fio).arg("--output").arg(&from_fio).output().unwrap();

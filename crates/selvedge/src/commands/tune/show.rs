@@ -7,11 +7,12 @@ use chart::svg::Look;
 
 use super::see;
 use crate::failure::Failure;
+use crate::flags::OutputFormat;
 use crate::flags::tune::ShowFlags;
 use crate::packet_path::{Survey, picture};
 use crate::report;
 use crate::report::folder::replace;
-use crate::tune::page;
+use crate::tune::{page, survey_text};
 
 /// Looks, draws, prints.
 pub(super) fn run(flags: &ShowFlags) -> Result<(), Failure> {
@@ -20,7 +21,10 @@ pub(super) fn run(flags: &ShowFlags) -> Result<(), Failure> {
     if let Some(drawing) = drawing {
         drawing.draw(&survey)?;
     }
-    report::print_as(flags.output.output_format, &survey)
+    match flags.output.output_format {
+        OutputFormat::Normal => report::print(survey_text(&survey)),
+        OutputFormat::Json => report::print_json(&survey),
+    }
 }
 
 /// A picture that is asked for, in the form of its file's ending.

@@ -7,7 +7,7 @@ use topology::{Shortfall, Topology, sample};
 use super::*;
 
 fn text(topology: Topology) -> String {
-    Survey::new(topology).to_string()
+    survey_text(&Survey::new(topology))
 }
 
 #[test]

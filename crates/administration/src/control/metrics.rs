@@ -1,0 +1,235 @@
+//! `/metrics`: what the target has done, for Prometheus. What is counted is the engine's, in a group of gateways the group's,
+//! and of connections the kernel's.
+
+use std::fmt::Display;
+
+use engine::limits::METRICS_QUEUES_MAX;
+use engine::target::{CONTENT_TYPE, Exposition, TargetStatus};
+use engine::transport::info::StreamInfo;
+use gateway::{GroupStatus, UnreachedHost};
+
+use super::ask::{Answer, Ask};
+use super::refusal::Refusal;
+
+pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer, Refusal> {
+    let mut text = ask.administration.metrics().to_prometheus();
+    if let Some(membership) = ask.administration.membership() {
+        text += &unreached(&membership.own_unreached());
+        let status = membership.status();
+        text += &standing(&status);
+        text += &degraded(&status);
+    }
+    text += &connections(&ask.administration.status());
+    Ok(Answer::text(CONTENT_TYPE, text))
+}
+
+/// Hosts of this gateway without a path to another one, each by its name. Other gateways report
+/// their own.
+fn unreached(hosts: &[UnreachedHost]) -> String {
+    let mut text = Exposition::default();
+    let name = "selvedge_host_without_path";
+    text.family(name, "gauge", "Hosts without a controller at the gateway that serves their namespaces");
+    for UnreachedHost { host, subsystem, gateway, load_balancing_group, .. } in hosts {
+        text.sample(
+            name,
+            &[
+                ("subsystem", subsystem),
+                ("host", host),
+                ("gateway", gateway),
+                ("load_balancing_group", load_balancing_group),
+            ],
+            1,
+        );
+    }
+    text.into_text()
+}
+
+/// Lease and drain state of this gateway.
+fn standing(status: &GroupStatus) -> String {
+    let own = status.gateways.iter().find(|gateway| gateway.name == status.gateway);
+    let is_drained = own.is_some_and(|own| own.is_drained);
+    let names: [(&str, &dyn Display); 2] = [("group", &status.group), ("gateway", &status.gateway)];
+    let mut labels = names.to_vec();
+    if let Some(location) = own.and_then(|own| own.location.as_ref()) {
+        labels.push(("location", location));
+    }
+    let mut text = Exposition::default();
+    let lease = "Whether this gateway reaches what its group shares; others take over from one that does not";
+    let drained = "Whether this gateway is to serve nothing as long as another one can";
+    for (name, help, value) in [
+        ("selvedge_gateway_has_lease", lease, status.has_lease),
+        ("selvedge_gateway_drained", drained, is_drained),
+    ] {
+        text.family(name, "gauge", help);
+        text.sample(name, &labels, u8::from(value));
+    }
+    text.into_text()
+}
+
+/// Load-balancing groups that are not served at their location, as this gateway sees them.
+fn degraded(status: &GroupStatus) -> String {
+    let mut text = Exposition::default();
+    let name = "selvedge_gateway_group_degraded";
+    text.family(name, "gauge", "Whether a load-balancing group is not served at its location");
+    for group in &status.load_balancing_groups {
+        let names: [(&str, &dyn Display); 2] =
+            [("group", &status.group), ("load_balancing_group", &group.id)];
+        let mut labels = names.to_vec();
+        if let Some(location) = &group.location {
+            labels.push(("location", location));
+        }
+        text.sample(name, &labels, u8::from(group.is_degraded));
+    }
+    text.into_text()
+}
+
+/// Kernel counters of each I/O queue's connection. They are read for a scrape, and not for live
+/// viewers.
+fn connections(status: &TargetStatus) -> String {
+    let queues = status.controllers.iter().flat_map(|controller| {
+        let io = controller.queues.iter().filter(|queue| queue.queue_id > 0);
+        io.filter_map(move |queue| Some((controller, queue.queue_id, queue.stream.as_ref()?)))
+    });
+    // The same that have series of their own.
+    let queues: Vec<_> = queues.take(METRICS_QUEUES_MAX).collect();
+    let mut text = Exposition::default();
+    for (name, kind, help, value) in CONNECTIONS {
+        text.family(name, kind, help);
+        for (controller, queue, stream) in &queues {
+            let labels: &[(&str, &dyn Display)] =
+                &[("subsystem", &controller.subsystem), ("controller", &controller.cntlid), ("queue", queue)];
+            text.sample(name, labels, value(stream));
+        }
+    }
+    text.into_text()
+}
+
+/// A metric of connections: its name, kind and help, and how it is read.
+type OfConnections = (&'static str, &'static str, &'static str, fn(&StreamInfo) -> f64);
+
+const CONNECTIONS: [OfConnections; 7] = [
+    (
+        "selvedge_queue_round_trip_seconds",
+        "gauge",
+        "Round trip time of the queue's connection, smoothed.",
+        |stream| f64::from(stream.rtt_us) / 1e6,
+    ),
+    ("selvedge_queue_unsent_bytes", "gauge", "Bytes that wait until the host acknowledges them.", |stream| {
+        stream.unsent_bytes as f64
+    }),
+    (
+        "selvedge_queue_acknowledged_bytes_total",
+        "counter",
+        "Bytes that the host has acknowledged.",
+        |stream| stream.acknowledged_bytes as f64,
+    ),
+    (
+        "selvedge_queue_retransmitted_segments_total",
+        "counter",
+        "Segments to the host that were sent again.",
+        |stream| stream.retransmits as f64,
+    ),
+    (
+        "selvedge_queue_busy_seconds_total",
+        "counter",
+        "For how long something waited in the socket to be sent or acknowledged.",
+        |stream| stream.send_times.busy_us as f64 / 1e6,
+    ),
+    (
+        "selvedge_queue_rwnd_limited_seconds_total",
+        "counter",
+        "For how long of that the host had no room for more.",
+        |stream| stream.send_times.rwnd_limited_us as f64 / 1e6,
+    ),
+    (
+        "selvedge_queue_sndbuf_limited_seconds_total",
+        "counter",
+        "For how long of that the socket had no room for what was to be sent.",
+        |stream| stream.send_times.sndbuf_limited_us as f64 / 1e6,
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use examination::target_rates::fixture;
+
+    #[test]
+    fn each_host_without_a_path_is_a_series() {
+        let host = UnreachedHost {
+            host: "nqn.host".to_owned(),
+            subsystem: "nqn.disks".to_owned(),
+            gateway: "b".to_owned(),
+            load_balancing_group: 2,
+            connected_to: "a".to_owned(),
+        };
+        let line = "selvedge_host_without_path{subsystem=\"nqn.disks\",host=\"nqn.host\",gateway=\"b\",load_balancing_group=\"2\"} 1";
+        let text = unreached(&[host]);
+        assert!(text.lines().any(|found| found == line), "{text}");
+        assert!(unreached(&[]).lines().all(|line| line.starts_with('#')));
+    }
+
+    #[test]
+    fn a_gateway_says_whether_it_reaches_its_group_and_is_to_serve() {
+        for (has_lease, lease, drained) in [(true, 1, 0), (false, 0, 1)] {
+            for (location, label) in [(None, ""), (Some("east"), ",location=\"east\"")] {
+                let text = standing(&status(location, has_lease));
+                for (name, value) in [("has_lease", lease), ("drained", drained)] {
+                    let line =
+                        format!("selvedge_gateway_{name}{{group=\"rbd/g\",gateway=\"a\"{label}}} {value}");
+                    assert!(text.lines().any(|found| found == line), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_load_balancing_group_says_whether_it_is_degraded() {
+        let text = degraded(&status(Some("east"), true));
+        for line in [
+            "selvedge_gateway_group_degraded{group=\"rbd/g\",load_balancing_group=\"1\",location=\"east\"} 1",
+            "selvedge_gateway_group_degraded{group=\"rbd/g\",load_balancing_group=\"2\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{text}");
+        }
+    }
+
+    /// Status of gateway a at a location, which is drained if it has no lease. Its group is degraded, and another one is not.
+    fn status(location: Option<&str>, has_lease: bool) -> GroupStatus {
+        let gateway = serde_json::json!({
+            "name": "a", "number": 1, "location": location, "life": "alive", "is_well": true, "has_hosts": true,
+            "listeners": [], "connections": 0, "is_drained": !has_lease,
+        });
+        let group = |id: u32, location: Option<&str>| {
+            serde_json::json!({
+                "id": id, "preferred": "a", "location": location, "is_degraded": location.is_some(), "owner": "b",
+                "state": "serving", "namespaces": 1, "is_served_here": false,
+            })
+        };
+        let status = serde_json::json!({
+            "group": "rbd/g", "gateway": "a", "has_lease": has_lease, "version": 1, "gateways": [gateway],
+            "load_balancing_groups": [group(1, location), group(2, None)],
+        });
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn each_connection_is_a_series_of_each_metric() {
+        // Two I/O queues of one host, and a host at the discovery service, after a second.
+        let text = connections(&fixture::status(1));
+        let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(series.len(), 2 * CONNECTIONS.len(), "{text}");
+        let labels = format!("{{subsystem=\"{}\",controller=\"1\",queue=\"2\"}}", fixture::NQN);
+        for line in [
+            format!("selvedge_queue_round_trip_seconds{labels} 0.000045"),
+            format!("selvedge_queue_unsent_bytes{labels} 4096"),
+            format!("selvedge_queue_acknowledged_bytes_total{labels} 20000000"),
+            format!("selvedge_queue_retransmitted_segments_total{labels} 3"),
+            format!("selvedge_queue_busy_seconds_total{labels} 0.25"),
+            format!("selvedge_queue_rwnd_limited_seconds_total{labels} 0.125"),
+            format!("selvedge_queue_sndbuf_limited_seconds_total{labels} 0"),
+        ] {
+            assert!(series.contains(&line.as_str()), "{line}: {text}");
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! The socket of the control API: a Unix socket, for its owner alone unless others have rights, or TCP. It makes and removes
+//! it; what comes over it is the server's.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use crate::failure::Failure;
+use crate::spec::endpoint::Endpoint;
+
+/// Default folder of sockets for root, and for services.
+const SYSTEM_FOLDER: &str = "/run/selvedge";
+/// Folder for files of root that a later process has to find. The other folder may belong to a
+/// target that runs as another user, and is removed with its content when that target stops.
+const KEPT_FOLDER: &str = "/run/selvedge-attach";
+
+/// Parts of the environment from which the folder of sockets follows.
+struct Surroundings {
+    is_root: bool,
+    /// The folders that systemd has made for a service.
+    runtime_directory: Option<OsString>,
+    /// The session's.
+    session: Option<OsString>,
+}
+
+impl Surroundings {
+    fn here() -> Self {
+        Self {
+            is_root: rustix::process::geteuid().is_root(),
+            runtime_directory: env::var_os("RUNTIME_DIRECTORY"),
+            session: env::var_os("XDG_RUNTIME_DIR"),
+        }
+    }
+
+    /// All folders that may have sockets, the one for this process's own first.
+    fn folders(&self) -> Vec<PathBuf> {
+        let mut folders = Vec::new();
+        // Several are separated by colons (systemd.exec(5)).
+        let service = self.runtime_directory.as_ref().and_then(|all| env::split_paths(all).next());
+        folders.extend(service);
+        if self.is_root {
+            folders.push(SYSTEM_FOLDER.into());
+        }
+        folders.extend(self.session.as_ref().map(|session| Path::new(session).join("selvedge")));
+        folders.retain(|folder| folder.is_absolute());
+        folders
+    }
+}
+
+/// Default folder of sockets, if there can be one: the service's, the system's for root, or the
+/// session's.
+fn default_folder() -> Option<PathBuf> {
+    Surroundings::here().folders().into_iter().next()
+}
+
+/// The folder of what a process keeps for one that comes after it was killed, if there can be one.
+pub fn kept_folder() -> Option<PathBuf> {
+    let folder = default_folder()?;
+    Some(if folder == Path::new(SYSTEM_FOLDER) { KEPT_FOLDER.into() } else { folder })
+}
+
+/// All folders where such things may be, also those of a service.
+pub fn kept_folders() -> Vec<PathBuf> {
+    let mut folders = default_folders();
+    folders.push(KEPT_FOLDER.into());
+    folders.dedup();
+    folders
+}
+
+/// All folders that may have sockets at their default place.
+pub fn default_folders() -> Vec<PathBuf> {
+    let mut folders = Surroundings::here().folders();
+    // A service's, which its own user may ask too.
+    folders.push(SYSTEM_FOLDER.into());
+    folders.sort();
+    folders.dedup();
+    folders
+}
+
+/// Default socket of a target whose first port is `service`.
+pub(crate) fn default_path(service: u16) -> Option<PathBuf> {
+    default_folder().map(|folder| folder.join(format!("{service}.sock")))
+}
+
+/// Creates the default folder of sockets, and returns its path. If it cannot be created, creating
+/// the socket fails with the reason.
+pub fn make_default_folder() -> Option<PathBuf> {
+    let folder = default_folder()?;
+    let _ = fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder);
+    Some(folder)
+}
+
+/// Removes the sockets that killed targets have left in a folder. A socket has a listener before it
+/// is moved to its place, so a socket without one is that of a target that has ended.
+pub fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
+        let is_ours = path.file_name().and_then(|name| name.to_str()).is_some_and(is_named_for_port);
+        let Ok(before) = fs::symlink_metadata(&path) else { continue };
+        if !is_ours || !before.file_type().is_socket() {
+            continue;
+        }
+        let refused =
+            UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        // Another target may have come to the same place meanwhile.
+        let is_same = || {
+            fs::symlink_metadata(&path)
+                .is_ok_and(|now| (now.dev(), now.ino()) == (before.dev(), before.ino()))
+        };
+        if refused && is_same() && fs::remove_file(&path).is_ok() {
+            tracing::info!(socket = %path.display(), "removed the socket of a target that has ended");
+        }
+    }
+}
+
+/// Checks the name of a socket: targets make such ones where no place was chosen, for administrators and for the process that goes
+/// on in place of this one.
+fn is_named_for_port(name: &str) -> bool {
+    let name = name.strip_suffix(".upgrade").unwrap_or(name);
+    name.strip_suffix(".sock").is_some_and(|port| port.parse::<u16>().is_ok())
+}
+
+/// The sockets in a folder behind which a process listens.
+pub fn living_sockets(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let mut living: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+        .filter(|path| UnixStream::connect(path).is_ok())
+        .collect();
+    living.sort();
+    living
+}
+
+/// A socket that listens. A Unix socket's file goes when this is dropped.
+#[derive(Debug)]
+pub enum Listening {
+    Unix { listener: UnixListener, file: SocketFile },
+    Tcp(TcpListener),
+}
+
+/// The file of a Unix socket.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// Device and inode: what is there under the same name later may be another process's.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adopts the file of a socket that another process has created and hands over.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn left_by_another(path: &Path) -> io::Result<Self> {
+        let file = fs::symlink_metadata(path)?;
+        if !file.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of this name"));
+        }
+        Ok(Self { path: path.to_owned(), identity: (file.dev(), file.ino()) })
+    }
+
+    /// Leaves the file to another process.
+    pub fn leave(mut self) {
+        // No file is this one.
+        self.identity = (0, 0);
+    }
+}
+
+impl Listening {
+    /// Listens there. Whether a process of another user may connect to a Unix socket, `is_open_to_others` says; what it may
+    /// do then is said elsewhere.
+    pub fn on(endpoint: &Endpoint, is_open_to_others: bool) -> Result<Option<Self>, Failure> {
+        match endpoint {
+            Endpoint::None => Ok(None),
+            Endpoint::Unix(path) => {
+                let failed = |error| {
+                    Failure::failed(format!(
+                        "the control socket {} cannot be created: {error}; choose another with --control unix:PATH",
+                        path.display()
+                    ))
+                };
+                let (listener, file) = listen(path, is_open_to_others).map_err(|error| match error.kind() {
+                    io::ErrorKind::AddrInUse => Failure::failed(format!(
+                        "another process listens on the control socket {}; end it, or choose another with --control unix:PATH",
+                        path.display()
+                    )),
+                    _ => failed(error),
+                })?;
+                Ok(Some(Self::Unix { listener, file }))
+            }
+            Endpoint::Tcp(_) | Endpoint::Tls { .. } => {
+                let address = endpoint.socket_address().ok_or_else(|| {
+                    Failure::usage(format!(
+                        "{endpoint} is not an address of this machine: write tls:ADDR:PORT"
+                    ))
+                })?;
+                TcpListener::bind(address).map(Self::Tcp).map(Some).map_err(|error| {
+                    Failure::failed(format!(
+                        "cannot listen on {address} for control: {error}; choose another with --control"
+                    ))
+                })
+            }
+        }
+    }
+
+    /// The address, with the real port.
+    pub fn endpoint(&self) -> Endpoint {
+        match self {
+            Self::Unix { file, .. } => Endpoint::Unix(file.path.clone()),
+            Self::Tcp(listener) => {
+                listener.local_addr().map_or(Endpoint::None, |address| Endpoint::Tcp(address.into()))
+            }
+        }
+    }
+}
+
+/// Creates the socket in a folder of its own first, since no other process may connect before its
+/// mode is set, and moves it to its place, replacing the socket of a process that died.
+///
+/// # Errors
+/// `AddrInUse` when a process listens there, `AlreadyExists` when there is a file but not a socket, or the system's.
+pub fn listen(path: &Path, is_open_to_others: bool) -> io::Result<(UnixListener, SocketFile)> {
+    let path = std::path::absolute(path)?;
+    match fs::symlink_metadata(&path) {
+        Ok(file) if !file.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of this name"));
+        }
+        Ok(_) if UnixStream::connect(&path).is_ok() => return Err(io::ErrorKind::AddrInUse.into()),
+        _ => {}
+    }
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let mut private = fs::DirBuilder::new();
+    private.mode(0o700);
+    if default_folder().as_deref() == Some(parent) {
+        private.recursive(true).create(parent)?;
+        private.recursive(false);
+    }
+    let name = Uuid::new_v4().simple().to_string();
+    let folder = parent.join(format!(".{}", &name[..8]));
+    private.create(&folder)?;
+    let mode = if is_open_to_others { 0o666 } else { 0o600 };
+    let made = make(&folder.join("s"), &path, mode);
+    // The folder is empty now; a failure to remove it does no harm.
+    let _ = fs::remove_dir(&folder);
+    made
+}
+
+fn make(at: &Path, path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
+    let listener = UnixListener::bind(at)?;
+    let ready = || {
+        fs::set_permissions(at, fs::Permissions::from_mode(mode))?;
+        let file = fs::symlink_metadata(at)?;
+        fs::rename(at, path)?;
+        Ok(SocketFile { path: path.to_owned(), identity: (file.dev(), file.ino()) })
+    };
+    match ready() {
+        Ok(file) => Ok((listener, file)),
+        Err(error) => {
+            let _ = fs::remove_file(at);
+            Err(error)
+        }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.identity);
+        if ours {
+            // One that stays is replaced by the next target.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_its_owners_alone_and_goes_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let listening = Listening::on(&Endpoint::Unix(path.clone()), false).unwrap().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(living_sockets(folder.path()), std::slice::from_ref(&path));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        drop(listening);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_service_has_its_folder_and_others_have_theirs() {
+        let folders = |is_root, runtime_directory: Option<&str>, session: Option<&str>| {
+            let surroundings = Surroundings {
+                is_root,
+                runtime_directory: runtime_directory.map(Into::into),
+                session: session.map(Into::into),
+            };
+            surroundings.folders().into_iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(folders(false, None, None), [""; 0]);
+        assert_eq!(folders(true, None, None), ["/run/selvedge"]);
+        assert_eq!(folders(false, None, Some("/run/user/7")), ["/run/user/7/selvedge"]);
+        assert_eq!(folders(false, Some("/run/a:/run/b"), None), ["/run/a"]);
+        assert_eq!(folders(true, Some("/run/a"), None), ["/run/a", "/run/selvedge"]);
+        assert_eq!(
+            folders(false, Some("a"), Some("b")),
+            [""; 0],
+            "a service's working directory is anywhere"
+        );
+    }
+
+    #[test]
+    fn sockets_of_dead_targets_are_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in
+            ["4420.sock", "4420.sock.upgrade", "4421.sock", "4424.sock.upgrade", "other.sock", "70000.sock"]
+        {
+            drop(UnixListener::bind(path(name)).unwrap());
+        }
+        fs::write(path("4422.sock"), "a file").unwrap();
+        let living = ["4423.sock", "4423.sock.upgrade"].map(|name| UnixListener::bind(path(name)).unwrap());
+        sweep(folder.path());
+        let mut left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["4422.sock", "4423.sock", "4423.sock.upgrade", "70000.sock", "other.sock"]);
+        drop(living);
+    }
+
+    #[test]
+    fn a_living_process_keeps_its_socket_and_a_dead_one_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let endpoint = Endpoint::Unix(path.clone());
+        let first = UnixListener::bind(&path).unwrap();
+        let refused = Listening::on(&endpoint, false).unwrap_err().line().unwrap();
+        assert_eq!(refused.matches("--control unix:PATH").count(), 1, "{refused}");
+        drop(first);
+        assert!(path.exists() && living_sockets(folder.path()).is_empty());
+        let second = Listening::on(&endpoint, false).unwrap();
+        assert_eq!(living_sockets(folder.path()).len(), 1);
+        drop(second);
+        fs::write(&path, "precious").unwrap();
+        let refused = Listening::on(&endpoint, false).unwrap_err().line().unwrap();
+        assert_eq!(refused.matches("--control unix:PATH").count(), 1, "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+}
