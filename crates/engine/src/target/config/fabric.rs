@@ -196,7 +196,7 @@ pub struct StorageConfig {
 pub struct NamespaceConfig {
     /// Namespace identifier, from 1 on; the lowest free one without it.
     #[serde(default, deserialize_with = "written::nsid")]
-    #[schemars(range(min = 1, max = 1024))]
+    #[schemars(range(min = 1, max = 4096))]
     pub nsid: u32,
     /// Storage of the blocks.
     pub backend: BackendConfig,
