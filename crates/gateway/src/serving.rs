@@ -207,7 +207,7 @@ impl Serving {
         };
         let (mut wanted, mut directives) = wish(&left_out);
         // A cluster that does not answer keeps this gateway from nothing else, least of all from saying that it serves no more.
-        // Where nothing changes, as with most heartbeats, nothing is compared image by image.
+        // Images are compared one by one only after a change, and not with each heartbeat.
         let is_other = (&wanted, &directives) != (&served, &directed);
         let early = is_other.then(|| target.open_early(&wanted, &directives));
         early.iter().for_each(|early| early.wait(Duration::from_millis(GATEWAY_OPENING_PATIENCE_MS)));

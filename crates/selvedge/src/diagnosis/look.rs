@@ -167,7 +167,7 @@ impl Served {
 fn namespaces(status: &Status, config: &Config) -> Vec<ServedNamespace> {
     let configured = config.subsystems.iter().flat_map(|subsystem| {
         let namespaces = subsystem.namespaces.iter();
-        namespaces.map(|namespace| ((subsystem.nqn.as_str(), namespace.nsid), namespace))
+        namespaces.map(move |namespace| ((subsystem.nqn.as_str(), namespace.nsid), namespace))
     });
     let configured: BTreeMap<(&str, u32), &ConfigNamespace> = configured.collect();
     let configured =
