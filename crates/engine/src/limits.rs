@@ -138,8 +138,8 @@ pub const IDENTITIES_KEPT_MAX: usize = 2 * NAMESPACES_MAX as usize;
 pub const IDENTITIES_FILE_BYTES_MAX: u64 = 64 << 20;
 /// Secrets and TLS keys of hosts whose age is reported.
 pub const HOST_KEYS_REPORTED_MAX: usize = 1024;
-/// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN): as many as ceph-nvmeof has in a group. Each
-/// controller has a table of them, of some 100 KB.
+/// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN): as many as ceph-nvmeof has in a group. A
+/// controller may have a table of them of its own, of some 100 KB.
 pub const NAMESPACES_MAX: u32 = 4096;
 /// Subsystems of one target.
 pub const SUBSYSTEMS_MAX: usize = 1024;

@@ -248,6 +248,7 @@ impl Fabric {
                     state.config = config.clone();
                     state.namespaces = namespaces;
                     state.ana.update(&groups, config);
+                    state.tables.clear();
                     state.keys = state.keys.succeeded_by(keys, overlap, ring::now());
                     drop(state);
                     subsystem
@@ -346,7 +347,7 @@ fn check_reservations(old: &Directory, changes: &[Change], host: &KnownHost) -> 
 /// Shows the present namespaces to a controller's host. Returns the notices that the host has to get.
 fn show(controller: &Controller, effects: &Effects) -> Vec<Notice> {
     let before = controller.table();
-    let after = Arc::new(controller.subsystem.table_for(&controller.host.nqn, controller.port));
+    let after = controller.subsystem.table_for(&controller.host.nqn, controller.port);
     let mut nsids = BTreeSet::from_iter(before.differences(&after));
     nsids.extend(effects.nsids.iter().filter(|nsid| after.get(**nsid).is_some()));
     // A namespace that comes or goes is announced as that, and not as a change of its group too (Base 5.1.2).
