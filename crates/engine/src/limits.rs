@@ -131,15 +131,15 @@ pub const METRICS_PATHS_MAX: usize = 256;
 pub const SLOW_COMMANDS_KEPT: usize = 1024;
 /// Slow commands that are kept of one second: keeping one takes a lock that all reactors share.
 pub const SLOW_COMMANDS_A_SECOND: u32 = 64;
-/// Identities that a state directory keeps for files and devices without one of their own: as many namespaces as a
-/// subsystem can have, twice over, since those of files that are gone stay.
+/// Identities that a state directory keeps for files and devices without one of their own: as many
+/// namespaces as a subsystem can have, twice over, since those of files that are gone stay.
 pub const IDENTITIES_KEPT_MAX: usize = 2 * NAMESPACES_MAX as usize;
 /// Bytes of their file that are read: enough for that number of paths of the greatest length.
 pub const IDENTITIES_FILE_BYTES_MAX: u64 = 64 << 20;
 /// Secrets and TLS keys of hosts whose age is reported.
 pub const HOST_KEYS_REPORTED_MAX: usize = 1024;
-/// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN): as many as ceph-nvmeof has in a group. A
-/// controller may have a table of them of its own, of some 100 KB.
+/// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN): as many as
+/// ceph-nvmeof has in a group. A controller may have a table of them of its own, of some 100 KB.
 pub const NAMESPACES_MAX: u32 = 4096;
 /// Subsystems of one target.
 pub const SUBSYSTEMS_MAX: usize = 1024;
@@ -150,8 +150,8 @@ pub const HOST_NAMESPACES: u32 = NAMESPACES_MAX / 64;
 pub const HOSTS_MAX: usize = 1024;
 /// Networks of one subsystem: as many as ports of a gateway that may be in one each.
 pub const NETWORKS_MAX: usize = PORTS_MAX;
-/// ANA groups of a subsystem (ANAGRPMAX): far more than gateways or failover domains. Each has a state on each port, and a
-/// descriptor in the ANA log.
+/// ANA groups of a subsystem (ANAGRPMAX): far more than gateways or failover domains. Each has a
+/// state on each port, and a descriptor in the ANA log.
 pub const ANA_GROUPS_MAX: u32 = 1024;
 /// The longest a group of namespaces may be on its way from one ANA state to another, in seconds (ANATT): a state
 /// changes at once here, and who lets hosts see the way itself has this time before they give the path up.
@@ -472,8 +472,8 @@ pub const CEPH_GIVE_BACK_PATIENCE_MS: u64 = 1_000;
 /// change of the group's state.
 pub const GATEWAY_PORTS_REPORTED_MAX: usize = 16;
 /// Connections for images that a gateway may have: all of them are put on the blocklist when it
-/// dies, `CEPH_FENCES_AT_ONCE` at a time, and hosts wait for that. `IMAGES_PER_CLUSTER` images share
-/// one, so that a subsystem full of images needs an eighth of it.
+/// dies, `CEPH_FENCES_AT_ONCE` at a time, and hosts wait for that. `IMAGES_PER_CLUSTER` images
+/// share one, so that a subsystem full of images needs an eighth of it.
 pub const GATEWAY_CONNECTIONS_MAX: usize = 1024;
 /// Connections that a gateway may have closed until it puts them on the blocklist itself and forgets them: its successor
 /// has to shut out that many more, and one change of the cluster's map does for all.

@@ -1,5 +1,5 @@
-//! A subsystem with as many namespaces as one can have: hosts find all of them, are notified of changes of more than a list
-//! can name, and stay when the target is handed over.
+//! A subsystem with as many namespaces as one can have: hosts find all of them, are notified of
+//! changes of more than a list can name, and stay when the target is handed over.
 
 use engine::backend::{BackendConfig, BackendError};
 use engine::initiator::{ConnectOptions, Controller};

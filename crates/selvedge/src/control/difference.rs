@@ -94,7 +94,8 @@ fn subject(change: &Value, config: &Value) -> Option<Value> {
     }
 }
 
-/// The item of a list whose field is as wanted. A subsystem may have thousands of namespaces, and is not copied.
+/// The item of a list whose field is as wanted. A subsystem may have thousands of namespaces, and
+/// is not copied.
 fn find<'a>(list: &'a Value, name: &str, field: &str, wanted: &Value) -> Option<&'a Value> {
     items(list, name).iter().find(|item| item[field] == *wanted)
 }

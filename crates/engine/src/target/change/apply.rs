@@ -75,7 +75,7 @@ impl Fabric {
         let wanted = self.complete(&old.config, wanted);
         let mut changes = self.changes(&old, &wanted, &directives);
         changes.extend(replacements(reconnected, reopened.as_ref()));
-        // Locked until all is visible: the reservation worker could otherwise change one that was checked, or read.
+        // Locked until all is visible: the reservation worker could change what was checked, or read.
         let archive = self.archive();
         host.map(|host| check_reservations(&old, &changes, host)).transpose()?;
         let preparation = Preparation {

@@ -115,7 +115,8 @@ impl Directives {
     }
 }
 
-/// Images of `to` that stay open by `changes`, which lead there from `from`, by subsystem and identifier.
+/// Images of `to` that stay open by `changes`, which lead there from `from`, by subsystem and
+/// identifier.
 fn staying<'a>(from: &FabricConfig, to: &'a FabricConfig, changes: &[Change]) -> Vec<(&'a str, u32)> {
     let known: BTreeSet<(&str, u32)> = namespaces(from).map(place).collect();
     let is_new =
@@ -146,7 +147,8 @@ fn reopen(changes: &mut Vec<Change>, staying: &[(&str, u32)]) {
     changes.extend(staying.iter().copied().map(replaced));
 }
 
-/// Adds to `changes` what else of these namespaces is otherwise: one change tells all of a namespace.
+/// Adds to `changes` what else of these namespaces is otherwise: one change tells all of a
+/// namespace.
 fn add_fields(
     changes: &mut Vec<Change>,
     staying: &[(&str, u32)],

@@ -450,7 +450,8 @@ impl SubsystemConfig {
         }
     }
 
-    /// The namespaces by their identifiers: to search the list for each of thousands takes too long.
+    /// The namespaces by their identifiers: to search the list for each of thousands takes too
+    /// long.
     pub fn by_nsid(&self) -> BTreeMap<u32, &NamespaceConfig> {
         self.namespaces.iter().map(|namespace| (namespace.nsid, namespace)).collect()
     }

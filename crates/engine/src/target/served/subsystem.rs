@@ -39,8 +39,8 @@ pub(crate) struct State {
     pub(crate) namespaces: Opened,
     pub(crate) ana: AnaGroups,
     pub(crate) keys: HostKeys,
-    /// Tables of hosts from which nothing is hidden, by their ports, as long as any host has them. A change of the
-    /// namespaces clears them.
+    /// Tables of hosts from which nothing is hidden, by their ports, as long as any host has them.
+    /// A change of the namespaces clears them.
     pub(crate) tables: BTreeMap<u16, Weak<NamespaceTable>>,
 }
 
@@ -135,8 +135,9 @@ impl Subsystem {
         self.is_discovery || self.state().config.is_on(port)
     }
 
-    /// The namespaces that the host with this name sees through the port with this number. Where none is hidden from any host,
-    /// all hosts of a port share one table: with thousands of namespaces and hundreds of hosts, tables take time and memory.
+    /// The namespaces that the host with this name sees through the port with this number. Where
+    /// none is hidden from any host, all hosts of a port share one table: with thousands of
+    /// namespaces and hundreds of hosts, tables take time and memory.
     pub(crate) fn table_for(&self, host_nqn: &str, port: u16) -> Arc<NamespaceTable> {
         let state = &mut *self.state_mut();
         let is_shared = state.config.namespaces.iter().all(|config| config.visible.is_of_all());

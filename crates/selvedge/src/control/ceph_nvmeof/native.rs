@@ -165,8 +165,8 @@ impl Native {
         counted.map_err(|_| Failed::new(libc::EIO, "the counters could not be read"))
     }
 
-    /// Bytes of the namespaces that are there, for a caller that has read access to them. Counters leave some out where there
-    /// are many.
+    /// Bytes of the namespaces that are there, for a caller that has read access to them. Counters
+    /// leave some out where there are many.
     pub(super) async fn sizes(&self) -> Result<NamespaceSizes, Failed> {
         let administration = self.administration.clone();
         let status = tokio::task::spawn_blocking(move || administration.status()).await;
