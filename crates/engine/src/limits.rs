@@ -131,25 +131,27 @@ pub const METRICS_PATHS_MAX: usize = 256;
 pub const SLOW_COMMANDS_KEPT: usize = 1024;
 /// Slow commands that are kept of one second: keeping one takes a lock that all reactors share.
 pub const SLOW_COMMANDS_A_SECOND: u32 = 64;
-/// Identities that a state directory keeps for files and devices without one of their own: as many namespaces as there
-/// can be, a few times over, since those of files that are gone stay.
-pub const IDENTITIES_KEPT_MAX: usize = 4096;
+/// Identities that a state directory keeps for files and devices without one of their own: as many
+/// namespaces as a subsystem can have, twice over, since those of files that are gone stay.
+pub const IDENTITIES_KEPT_MAX: usize = 2 * NAMESPACES_MAX as usize;
 /// Bytes of their file that are read: enough for that number of paths of the greatest length.
-pub const IDENTITIES_FILE_BYTES_MAX: u64 = 32 << 20;
+pub const IDENTITIES_FILE_BYTES_MAX: u64 = 64 << 20;
 /// Secrets and TLS keys of hosts whose age is reported.
 pub const HOST_KEYS_REPORTED_MAX: usize = 1024;
-/// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN).
-pub const NAMESPACES_MAX: u32 = 1024;
+/// Namespaces of one subsystem, and its largest namespace identifier (NN, MNAN): as many as
+/// ceph-nvmeof has in a group. A controller may have a table of them of its own, of some 100 KB.
+pub const NAMESPACES_MAX: u32 = 4096;
 /// Subsystems of one target.
 pub const SUBSYSTEMS_MAX: usize = 1024;
-/// Namespaces that one host may create in a subsystem by default: a sixteenth of all there can be,
+/// Namespaces that one host may create in a subsystem by default: a small part of all there can be,
 /// so that no host takes all identifiers.
-pub const HOST_NAMESPACES: u32 = NAMESPACES_MAX / 16;
+pub const HOST_NAMESPACES: u32 = NAMESPACES_MAX / 64;
 /// Hosts on one subsystem's list.
 pub const HOSTS_MAX: usize = 1024;
 /// Networks of one subsystem: as many as ports of a gateway that may be in one each.
 pub const NETWORKS_MAX: usize = PORTS_MAX;
-/// ANA groups of a subsystem (ANAGRPMAX): as many as namespaces, so that each may have its own.
+/// ANA groups of a subsystem (ANAGRPMAX): far more than gateways or failover domains. Each has a
+/// state on each port, and a descriptor in the ANA log.
 pub const ANA_GROUPS_MAX: u32 = 1024;
 /// The longest a group of namespaces may be on its way from one ANA state to another, in seconds (ANATT): a state
 /// changes at once here, and who lets hosts see the way itself has this time before they give the path up.
@@ -470,9 +472,9 @@ pub const CEPH_GIVE_BACK_PATIENCE_MS: u64 = 1_000;
 /// change of the group's state.
 pub const GATEWAY_PORTS_REPORTED_MAX: usize = 16;
 /// Connections for images that a gateway may have: all of them are put on the blocklist when it
-/// dies, `CEPH_FENCES_AT_ONCE` at a time, and hosts wait for that. As many as a subsystem has
-/// namespaces, for an operator who gives each image a connection of its own.
-pub const GATEWAY_CONNECTIONS_MAX: usize = NAMESPACES_MAX as usize;
+/// dies, `CEPH_FENCES_AT_ONCE` at a time, and hosts wait for that. `IMAGES_PER_CLUSTER` images
+/// share one, so that a subsystem full of images needs an eighth of it.
+pub const GATEWAY_CONNECTIONS_MAX: usize = 1024;
 /// Connections that a gateway may have closed until it puts them on the blocklist itself and forgets them: its successor
 /// has to shut out that many more, and one change of the cluster's map does for all.
 pub const GATEWAY_CLOSED_MAX: usize = 32;
@@ -545,6 +547,11 @@ const _: () = {
     assert!(PROMISED_IDS_MAX >= 2 * PROMISED_IDS_PER_NETWORK_MAX, "no network takes more than half");
     assert!(PROMISED_IDS_PER_NETWORK_MAX >= CONTROLLERS_PER_HOST_MAX, "a host's paths may come at once");
     assert!(IDENTITIES_KEPT_MAX as u64 * (4096 + 64) < IDENTITIES_FILE_BYTES_MAX);
+    assert!(GATEWAY_CONNECTIONS_MAX >= NAMESPACES_MAX as usize / IMAGES_PER_CLUSTER);
+    assert!(
+        16 + 32 * ANA_GROUPS_MAX as usize + 4 * NAMESPACES_MAX as usize <= BUFFER_LENGTH_MAX,
+        "hosts read an ANA log in one command"
+    );
     assert!(GATEWAY_LEASE_MS >= 2 * (GATEWAY_OPENING_PATIENCE_MS + GATEWAY_BEAT_MS));
     assert!(GATEWAY_LEASE_MS >= 2 * GATEWAY_OPERATION_TIMEOUT_MS + GATEWAY_BEAT_MS);
     assert!(GATEWAY_LOOK_GAP_MS_MAX >= 2 * GATEWAY_BEAT_MS && GATEWAY_LOOK_GAP_MS_MAX < GATEWAY_LEASE_MS);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::target::{FabricConfig, NamespaceConfig};
+use engine::target::{FabricConfig, SubsystemConfig};
 use serde::{Deserialize, Serialize};
 
 use super::local_fabric::NamespaceKey;
@@ -35,12 +35,10 @@ impl Added {
     ) -> Self {
         let mut added = Self::default();
         for subsystem in &after.subsystems {
-            let known = before.subsystem(&subsystem.nqn);
+            let known = before.subsystem(&subsystem.nqn).map(SubsystemConfig::by_nsid).unwrap_or_default();
             for namespace in &subsystem.namespaces {
-                let is_same = |known: &&NamespaceConfig| {
-                    known.nsid == namespace.nsid && known.backend.is_same_place(&namespace.backend)
-                };
-                let is_known = known.is_some_and(|known| known.namespaces.iter().any(|n| is_same(&n)));
+                let known = known.get(&namespace.nsid);
+                let is_known = known.is_some_and(|known| known.backend.is_same_place(&namespace.backend));
                 let number = if is_known { self.number(&subsystem.nqn, namespace.nsid) } else { numbers() };
                 if number != 0 {
                     added.0.entry(subsystem.nqn.clone()).or_default().insert(namespace.nsid, number);
@@ -54,7 +52,7 @@ impl Added {
 #[cfg(test)]
 mod tests {
     use engine::backend::{BackendConfig, RbdConfig};
-    use engine::target::SubsystemConfig;
+    use engine::target::NamespaceConfig;
 
     use super::*;
 

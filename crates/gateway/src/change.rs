@@ -19,6 +19,8 @@ use super::membership::Membership;
 use super::serving::Serving;
 use super::state::{GroupState, Owner};
 
+/// The highest namespace identifier that gateways of former versions read.
+const FORMER_NSID_MAX: u32 = 1024;
 /// Failed attempts to write a configuration after which the change is refused.
 const FAILURES_MAX: usize = 3;
 
@@ -215,6 +217,7 @@ fn newer_part(wanted: &FabricConfig) -> Option<&'static str> {
         let has_ports = !subsystem.ports.is_empty();
         let is_encrypted = |namespace: &NamespaceConfig| matches!(&namespace.backend, BackendConfig::Rbd(image) if image.encryption.is_some());
         let has_flags = |namespace: &NamespaceConfig| namespace.trash_image || namespace.disable_auto_resize;
+        let is_above = |namespace: &NamespaceConfig| namespace.nsid > FORMER_NSID_MAX;
         let parts = [
             (is_sealed, "sealed keys"),
             (has_ports, "listeners of single subsystems"),
@@ -223,6 +226,7 @@ fn newer_part(wanted: &FabricConfig) -> Option<&'static str> {
             (subsystem.namespaces.iter().any(has_flags), "trash_image and disable_auto_resize"),
             (subsystem.namespaces.iter().any(|namespace| namespace.location.is_some()), "locations"),
             (subsystem.namespaces.iter().any(is_encrypted), "encrypted images"),
+            (subsystem.namespaces.iter().any(is_above), "namespaces above 1,024"),
             (subsystem.io_queues_max.is_some(), "io_queues_max"),
             (!subsystem.dhchap_dhgroup.is_empty(), "dhchap_dhgroup of a subsystem"),
         ];
@@ -244,13 +248,14 @@ fn check_format(base: &GroupState, wanted: &FabricConfig) -> Result<(), Refused>
 /// True if an image of this gateway goes to a load-balancing group of another gateway.
 fn moves_away(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> bool {
     wanted.subsystems.iter().any(|subsystem| {
+        let after = subsystem.by_nsid();
         let before = base.config.subsystem(&subsystem.nqn);
         let mut known = before.into_iter().flat_map(|before| &before.namespaces);
         let is_ours = |namespace: &NamespaceConfig| {
             hold.contains(&namespace.ana_group) && matches!(namespace.backend, BackendConfig::Rbd(_))
         };
         known.any(|before| {
-            let after = subsystem.namespaces.iter().find(|namespace| namespace.nsid == before.nsid);
+            let after = after.get(&before.nsid);
             is_ours(before) && after.is_some_and(|after| !hold.contains(&after.ana_group))
         })
     })
@@ -263,12 +268,12 @@ fn moves_away(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) ->
 /// release it before its next owner learns of it.
 fn immovable(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> Option<Refused> {
     wanted.subsystems.iter().find_map(|subsystem| {
-        let (nqn, before) = (&subsystem.nqn, base.config.subsystem(&subsystem.nqn)?);
+        let (nqn, before) = (&subsystem.nqn, base.config.subsystem(&subsystem.nqn)?.by_nsid());
         let is_image = |namespace: &&NamespaceConfig| matches!(namespace.backend, BackendConfig::Rbd(_));
         subsystem.namespaces.iter().filter(is_image).find_map(|namespace| {
             let nsid = namespace.nsid;
-            let known = before.namespaces.iter().find(|known| known.nsid == nsid);
-            let was = known.map(|known| known.ana_group).filter(|was| *was != namespace.ana_group)?;
+            let was =
+                before.get(&nsid).map(|known| known.ana_group).filter(|was| *was != namespace.ana_group)?;
             let group = base.groups.get(&was)?;
             let refused = |what: &str, hint: String| {
                 Some(Refused::conflict(format!("namespace {nsid} of {nqn} {what}")).hint(hint))
@@ -288,7 +293,9 @@ fn immovable(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> 
 #[cfg(test)]
 mod tests {
     use engine::backend::RbdConfig;
+    use engine::limits::NAMESPACES_MAX;
     use engine::target::SubsystemConfig;
+    use uuid::Uuid;
 
     use super::super::state::Life;
     use super::*;
@@ -327,6 +334,8 @@ mod tests {
             assert_eq!(flagged(edit), Some("trash_image and disable_auto_resize"));
         }
         assert_eq!(flagged(|namespace| namespace.location = Some("east".to_owned())), Some("locations"));
+        assert_eq!(flagged(|namespace| namespace.nsid = FORMER_NSID_MAX), None);
+        assert_eq!(flagged(|namespace| namespace.nsid = FORMER_NSID_MAX + 1), Some("namespaces above 1,024"));
         assert_eq!(
             with(|subsystem| subsystem.dhchap_dhgroup.push(authentication::Group::MlKem768)),
             Some("dhchap_dhgroup of a subsystem")
@@ -344,6 +353,31 @@ mod tests {
             }),
             Some("sealed keys")
         );
+    }
+
+    #[test]
+    fn a_takeover_of_thousands_of_images_writes_no_configuration() {
+        let mut state = group_of_two();
+        let known = state.config.subsystems[0].namespaces[0].clone();
+        let image = |nsid: u32| {
+            let mut namespace = NamespaceConfig { nsid, ana_group: nsid % 2 + 1, ..known.clone() };
+            namespace.uuid = Some(Uuid::from_u128(nsid.into()));
+            if let BackendConfig::Rbd(image) = &mut namespace.backend {
+                image.image = format!("disk-{nsid}");
+            }
+            namespace
+        };
+        state.config.subsystems[0].namespaces = (1..=NAMESPACES_MAX).map(image).collect();
+        let written = state.change_from(&GroupState::default()).set;
+        assert!(written["config"].len() < 2 << 20, "{} bytes", written["config"].len());
+        let before = GroupState::of_pairs(&written).unwrap();
+        assert_eq!(before.config, state.config);
+        let mut after = before.clone();
+        after.bury("a", |_, _| None);
+        let change = after.change_from(&before);
+        assert!(change.set.contains_key("ana.1") && !change.set.contains_key("config"));
+        after.config.subsystems[0].namespaces.pop();
+        assert!(after.change_from(&before).set.contains_key("config"));
     }
 
     const FROM_A: &str =

@@ -207,11 +207,13 @@ impl Serving {
         };
         let (mut wanted, mut directives) = wish(&left_out);
         // A cluster that does not answer keeps this gateway from nothing else, least of all from saying that it serves no more.
-        let early = target.open_early(&wanted, &directives);
-        early.wait(Duration::from_millis(GATEWAY_OPENING_PATIENCE_MS));
-        let pending: NamespaceKeys = early.pending().into_iter().collect();
+        // Images are compared one by one only after a change, and not with each heartbeat.
+        let is_other = (&wanted, &directives) != (&served, &directed);
+        let early = is_other.then(|| target.open_early(&wanted, &directives));
+        early.iter().for_each(|early| early.wait(Duration::from_millis(GATEWAY_OPENING_PATIENCE_MS)));
+        let pending: NamespaceKeys = early.iter().flat_map(EarlyImages::pending).collect();
         if pending.iter().any(|(nqn, nsid)| is_there(&served, nqn, *nsid)) {
-            self.early = Some(early);
+            self.early = early;
             return Ok(Followed::NotYet);
         }
         let without = |left_out: &NamespaceKeys| left_out.union(&pending).cloned().collect::<NamespaceKeys>();
@@ -247,7 +249,7 @@ impl Serving {
             self.tried_ms = now_ms;
             self.left_out = left_out;
         }
-        self.early = (!pending.is_empty()).then_some(early);
+        self.early = early.filter(|_| !pending.is_empty());
         Ok(if is_new { Followed::Changed } else { Followed::Same })
     }
 

@@ -505,12 +505,10 @@ fn check(before: &FabricConfig, wanted: &FabricConfig, permissions: Permissions)
         return Err(Refusal::unprocessable(name.reason()).about(&name.path));
     }
     for (at, subsystem) in wanted.subsystems.iter().enumerate() {
-        let Some(old) = before.subsystem(&subsystem.nqn) else { continue };
+        let Some(old) = before.subsystem(&subsystem.nqn).map(SubsystemConfig::by_nsid) else { continue };
         for (number, namespace) in subsystem.namespaces.iter().enumerate() {
-            let Some(old) = old.namespaces.iter().find(|old| old.nsid == namespace.nsid) else { continue };
-            if !old.backend.is_same_place(&namespace.backend) {
-                continue;
-            }
+            let old = old.get(&namespace.nsid).filter(|old| old.backend.is_same_place(&namespace.backend));
+            let Some(old) = old else { continue };
             let field = |name: &str| format!("subsystems[{at}].namespaces[{number}].{name}");
             check_namespace(old, namespace, permissions, field)?;
         }

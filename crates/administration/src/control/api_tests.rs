@@ -280,8 +280,8 @@ fn a_namespace_with_senseless_settings_is_refused_and_nothing_changes() {
         &testbed,
         &[
             ("POST", &namespaces, &with("\"nsid\": 1"), 409, "there already"),
-            ("POST", &namespaces, &with("\"nsid\": 0"), 422, "1 to 1024"),
-            ("POST", &namespaces, &with("\"nsid\": 99999"), 422, "1 to 1024"),
+            ("POST", &namespaces, &with("\"nsid\": 0"), 422, "1 to 4096"),
+            ("POST", &namespaces, &with("\"nsid\": 99999"), 422, "1 to 4096"),
             ("POST", &namespaces, &with("\"nsid\": -1"), 422, "nsid"),
             ("POST", &namespaces, &with("\"nsid\": \"2\""), 422, "nsid"),
             ("POST", &namespaces, &with("\"nsid\": 2, \"nsid\": 3"), 422, "duplicate"),

@@ -63,12 +63,9 @@ fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
 /// Object of a change, in a configuration; `None` for an object that is added or removed as a
 /// whole.
 fn subject(change: &Value, config: &Value) -> Option<Value> {
-    let find = |list: &Value, name: &str, field: &str, wanted: &Value| {
-        items(list, name).iter().find(|item| item[field] == *wanted).cloned()
-    };
     let kind = change["change"].as_str()?;
     if kind.starts_with("port_") {
-        return find(config, "ports", "id", &change["port"]);
+        return find(config, "ports", "id", &change["port"]).cloned();
     }
     let of_config = match kind {
         "referrals_changed" => Some("referrals"),
@@ -92,9 +89,15 @@ fn subject(change: &Value, config: &Value) -> Option<Value> {
         "command_quiesce_changed" => only(&["command_quiesce", "command_quiesce_ms"]),
         "queues_changed" => only(&["io_queues_max"]),
         "subsystem_replaced" => only(&["serial", "model"]),
-        "ana_group_changed" => find(&subsystem, "ana_groups", "id", &change["group"]),
-        _ => find(&subsystem, "namespaces", "nsid", &change["nsid"]),
+        "ana_group_changed" => find(subsystem, "ana_groups", "id", &change["group"]).cloned(),
+        _ => find(subsystem, "namespaces", "nsid", &change["nsid"]).cloned(),
     }
+}
+
+/// The item of a list whose field is as wanted. A subsystem may have thousands of namespaces, and
+/// is not copied.
+fn find<'a>(list: &'a Value, name: &str, field: &str, wanted: &Value) -> Option<&'a Value> {
+    items(list, name).iter().find(|item| item[field] == *wanted)
 }
 
 /// The settings in a part of a configuration, each by its way from there. A list is one setting.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-/// Bytes of a request's body: the largest configuration anybody writes by hand is far below, and a client cannot make
-/// this process remember more.
-pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a request's body: a configuration of a subsystem with all the namespaces that it may
+/// have takes some 1.5 MB where each is an image, and a client cannot make this process remember
+/// more.
+pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a call of ceph-nvmeof's service: the longest has two names and two keys.
 pub(super) const CALL_BYTES_MAX: usize = 64 << 10;
 /// Calls at a time by one connection: a program that administers makes one after the other.

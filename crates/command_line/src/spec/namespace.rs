@@ -268,7 +268,7 @@ mod tests {
             ("memory:1", "a size of 1 byte is not"),
             ("file:", "needs a path"),
             ("file:/x,readonly", "size=SIZE"),
-            ("null:1g,nsid=0", "1 to 1024"),
+            ("null:1g,nsid=0", "1 to 4096"),
             ("null:1m,shared=yes", "not an option of null"),
             ("file:/x,shared=true", "yes or no"),
             ("memory:1m,write_delay=1s", "not an option of memory"),

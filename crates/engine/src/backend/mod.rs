@@ -215,6 +215,9 @@ fn hint(error: &io::Error, path: &Path) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => what_is_missing(path),
         io::ErrorKind::PermissionDenied => "; the target's user needs read and write permission".to_owned(),
+        _ if error.raw_os_error() == Some(libc::EMFILE) => {
+            "; raise the limit of descriptors (LimitNOFILE= of the service, or `ulimit -n`)".to_owned()
+        }
         _ => String::new(),
     }
 }

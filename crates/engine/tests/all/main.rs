@@ -48,6 +48,7 @@ mod target_late;
 mod target_life;
 mod target_live;
 mod target_manage;
+mod target_many_namespaces;
 mod target_memory;
 mod target_metrics;
 mod target_panic;

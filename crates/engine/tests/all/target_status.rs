@@ -4,7 +4,7 @@ use crate::raw_host::admin::abort;
 use crate::raw_host::{
     Client, ENGINES, Give, Host, Options, Reply, SPACES, Space, TestTarget, assert_status, pattern,
 };
-use engine::limits::{ADMIN_QUEUE_ENTRIES_MAX, ASYNC_EVENTS_MAX, QUEUE_ENTRIES_MAX};
+use engine::limits::{ADMIN_QUEUE_ENTRIES_MAX, ASYNC_EVENTS_MAX, NAMESPACES_MAX, QUEUE_ENTRIES_MAX};
 use engine::target::SubsystemConfig;
 use nvme::command::{admin_opcode, io_opcode};
 use nvme::discovery::DISCOVERY_NQN;
@@ -70,7 +70,7 @@ fn invalid_commands_get_the_reason() {
                 wrong_pointer(&mut queue, space);
                 wrong_fields(&mut queue, space);
             }
-            for nsid in [0, 5, 6, 9, 1024, 1025, NSID_ALL - 1, NSID_ALL] {
+            for nsid in [0, 5, 6, 9, NAMESPACES_MAX, NAMESPACES_MAX + 1, NSID_ALL - 1, NSID_ALL] {
                 for command in [read(0, 1), write(0, 1), IoCommand::Flush, zeroes(0, 1, false)] {
                     let reply = queue.run(command.encode(nsid), Give::Room(512));
                     let what = format!("{command:?} on namespace {nsid}");

@@ -165,18 +165,21 @@ impl Served {
 }
 
 fn namespaces(status: &Status, config: &Config) -> Vec<ServedNamespace> {
-    let configured = |subsystem: &str, nsid: u32| {
-        let subsystem = config.subsystems.iter().find(|found| found.nqn == subsystem)?;
-        subsystem.namespaces.iter().find(|found| found.nsid == nsid)
-    };
+    let configured = config.subsystems.iter().flat_map(|subsystem| {
+        let namespaces = subsystem.namespaces.iter();
+        namespaces.map(move |namespace| ((subsystem.nqn.as_str(), namespace.nsid), namespace))
+    });
+    let configured: BTreeMap<(&str, u32), &ConfigNamespace> = configured.collect();
+    let configured =
+        |found: &StatusNamespace| configured.get(&(found.subsystem.as_str(), found.nsid)).copied();
     let limits = |namespace: &ConfigNamespace| {
         let settings = namespace.qos.iter();
         settings.filter_map(|(name, value)| Some((name.clone(), value.as_u64()?))).collect()
     };
     let backend = |namespace: &ConfigNamespace| namespace.backend.keys().next().cloned();
     let namespace = |found: &StatusNamespace| ServedNamespace {
-        backend: configured(&found.subsystem, found.nsid).and_then(backend).unwrap_or_default(),
-        limits: configured(&found.subsystem, found.nsid).map(limits).unwrap_or_default(),
+        backend: configured(found).and_then(backend).unwrap_or_default(),
+        limits: configured(found).map(limits).unwrap_or_default(),
         subsystem: found.subsystem.clone(),
         nsid: found.nsid,
         state: found.state.clone(),

@@ -21,7 +21,8 @@ impl Reader<'_> {
         for entry in state.namespaces.iter().filter(|entry| entry.is_of(&config.nqn)) {
             let Some(mut namespace) = self.namespace(entry, &config.nqn) else { continue };
             self.see(entry, state, &config.nqn, &mut namespace);
-            let at = |limits: &&Entry| limits.within(&config.nqn) == Some(&namespace.nsid.to_string());
+            let number = namespace.nsid.to_string();
+            let at = |limits: &&Entry| limits.within(&config.nqn) == Some(number.as_str());
             if let Some(qos) = state.limits.iter().find(at).and_then(|limits| self.limits(limits)) {
                 namespace.qos = qos;
             }

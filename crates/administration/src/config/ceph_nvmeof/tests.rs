@@ -292,8 +292,8 @@ fn losses_name_their_keys() {
         let named = lost.iter().any(|loss| loss.starts_with(&format!("{key}: ")) && loss.contains(expected));
         assert!(named, "{key}, {expected}: {lost:?}");
     }
-    let above = format!("namespace_{STORE}_1025");
-    assert!(losses(&above, |v| *v = json!({"subsystem_nqn": STORE, "nsid": 1025}))[0].contains("1 to 1024"));
+    let above = format!("namespace_{STORE}_4097");
+    assert!(losses(&above, |v| *v = json!({"subsystem_nqn": STORE, "nsid": 4097}))[0].contains("1 to 4096"));
     let orphan = format!("qos_{STORE}_9");
     assert!(losses(&orphan, |_| {})[0].contains("does not have its namespace"));
 }

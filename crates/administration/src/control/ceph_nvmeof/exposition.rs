@@ -109,7 +109,7 @@ impl Exposed {
         for counted in &self.metrics.subsystems {
             let Some(subsystem) = self.fabric.subsystem(&counted.nqn) else { continue };
             for namespace in &subsystem.namespaces {
-                if let Some(known) = counted.namespaces.iter().find(|known| known.nsid == namespace.nsid) {
+                if let Some(known) = counted.namespace(namespace.nsid) {
                     tell(bdev_name(namespace), known);
                 }
             }

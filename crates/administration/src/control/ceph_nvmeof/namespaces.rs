@@ -5,13 +5,13 @@ use ceph_nvmeof::{
     ReqStatus,
 };
 use engine::backend::{BackendConfig, RbdConfig};
-use engine::target::{Metrics, NamespaceConfig, SubsystemConfig, Visibility};
+use engine::target::{NamespaceConfig, SubsystemConfig, Visibility};
 use gateway::{GatewayStatus, Membership};
 use libc::{EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
 use serde_json::{Value, json};
 
 use super::failed::Failed;
-use super::native::{Native, Refused, find, of_namespace, of_subsystem};
+use super::native::{NamespaceSizes, Native, Refused, find, of_namespace, of_subsystem};
 
 /// Every subsystem.
 const ALL: &str = "*";
@@ -63,7 +63,7 @@ async fn add_existing(
         return Ok(added);
     };
     let nqn = &request.subsystem_nqn;
-    let size = native.metrics().await.ok().and_then(|metrics| size_of(&metrics, nqn, nsid));
+    let size = native.sizes().await.ok().and_then(|sizes| sizes.get(&(nqn.clone(), nsid)).copied());
     if size.is_none_or(|size| size == request.size()) {
         return Ok(added);
     }
@@ -246,17 +246,17 @@ pub(super) async fn list(native: Native, request: ListNamespacesReq) -> Result<N
         request.nsid.is_none_or(|nsid| nsid == 0 || nsid == namespace.nsid)
             && uuid.is_none_or(|uuid| namespace.uuid == Some(uuid))
     };
-    let metrics = native.metrics().await?;
+    let sizes = native.sizes().await?;
     let of = |subsystem: &SubsystemConfig| {
         let wanted = subsystem.namespaces.iter().filter(is_wanted);
-        wanted.map(|namespace| shown(subsystem, namespace, &metrics)).collect::<Vec<_>>()
+        wanted.map(|namespace| shown(subsystem, namespace, &sizes)).collect::<Vec<_>>()
     };
     let namespaces = subsystems.iter().flat_map(of).collect();
     let subsystem_nqn = if wants_all { ALL.to_owned() } else { request.subsystem };
     Ok(NamespacesInfo { subsystem_nqn, namespaces, ..NamespacesInfo::default() })
 }
 
-fn shown(subsystem: &SubsystemConfig, namespace: &NamespaceConfig, metrics: &Metrics) -> NamespaceCli {
+fn shown(subsystem: &SubsystemConfig, namespace: &NamespaceConfig, sizes: &NamespaceSizes) -> NamespaceCli {
     let image = image_of(namespace);
     let limit = |limit: Option<u64>| limit.unwrap_or_default();
     let mib = |limit: Option<u64>| limit.map_or(0, |bytes| bytes.div_ceil(MIB));
@@ -267,7 +267,7 @@ fn shown(subsystem: &SubsystemConfig, namespace: &NamespaceConfig, metrics: &Met
         rbd_pool_name: image.map(|image| image.pool.clone()).unwrap_or_default(),
         load_balancing_group: namespace.ana_group,
         block_size: namespace.block_size,
-        rbd_image_size: size_of(metrics, &subsystem.nqn, namespace.nsid).unwrap_or_default(),
+        rbd_image_size: sizes.get(&(subsystem.nqn.clone(), namespace.nsid)).copied().unwrap_or_default(),
         uuid: namespace.uuid.map(|uuid| uuid.to_string()).unwrap_or_default(),
         rw_ios_per_second: limit(namespace.qos.iops),
         rw_mbytes_per_second: mib(namespace.qos.bytes),
@@ -284,12 +284,6 @@ fn shown(subsystem: &SubsystemConfig, namespace: &NamespaceConfig, metrics: &Met
         rados_namespace_name: image.map(|image| image.namespace.clone()),
         ..NamespaceCli::default()
     }
-}
-
-/// Bytes of a namespace, where it is there.
-fn size_of(metrics: &Metrics, nqn: &str, nsid: u32) -> Option<u64> {
-    let subsystem = metrics.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)?;
-    subsystem.namespaces.iter().find(|namespace| namespace.nsid == nsid)?.size_bytes
 }
 
 fn image_of(namespace: &NamespaceConfig) -> Option<&RbdConfig> {

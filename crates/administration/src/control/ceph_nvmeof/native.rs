@@ -1,10 +1,11 @@
 //! Requests of a call to the control API: in this process, with the identity of the caller.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::{Extension, Router};
-use engine::target::{Metrics, NamespaceConfig, PortConfig, SubsystemConfig};
+use engine::target::{Metrics, NamespaceConfig, NamespaceStatus, PortConfig, SubsystemConfig};
 use gateway::GroupStatus;
 use http_body_util::BodyExt as _;
 use hyper::body::Bytes;
@@ -32,6 +33,9 @@ pub(super) struct Native {
     /// The port that calls come to.
     pub(super) service: u16,
 }
+
+/// Bytes of namespaces, by their subsystems' names and their identifiers.
+pub(super) type NamespaceSizes = BTreeMap<(String, u32), u64>;
 
 /// A request that the control API has refused.
 #[derive(Debug, PartialEq, Eq)]
@@ -159,6 +163,16 @@ impl Native {
         let administration = self.administration.clone();
         let counted = tokio::task::spawn_blocking(move || administration.metrics()).await;
         counted.map_err(|_| Failed::new(libc::EIO, "the counters could not be read"))
+    }
+
+    /// Bytes of the namespaces that are there, for a caller that has read access to them. Counters
+    /// leave some out where there are many.
+    pub(super) async fn sizes(&self) -> Result<NamespaceSizes, Failed> {
+        let administration = self.administration.clone();
+        let status = tokio::task::spawn_blocking(move || administration.status()).await;
+        let status = status.map_err(|_| Failed::new(libc::EIO, "the sizes could not be read"))?;
+        let size = |of: NamespaceStatus| Some(((of.subsystem, of.nsid), of.size_bytes?));
+        Ok(status.namespaces.into_iter().filter_map(size).collect())
     }
 
     /// Changes settings of a namespace.

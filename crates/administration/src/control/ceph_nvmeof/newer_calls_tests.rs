@@ -14,11 +14,16 @@ use ceph_nvmeof::{
     NamespacesInfo, NsidStatus, RemoveHostReq, ReqStatus, SetGatewayIoStatsModeReq, SetKeepHostConnectedReq,
     SubsysStatus, SubsystemsInfo, SubsystemsInfoCli, ThreadStatsInfo,
 };
+use engine::backend::BackendConfig;
+use engine::limits::METRICS_NAMESPACES_MAX;
+use engine::target::{FabricConfig, NamespaceConfig};
 use libc::{
     EACCES, EADDRINUSE, EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, EKEYREJECTED, ENODEV, ENOENT, ENOKEY,
     EOPNOTSUPP,
 };
 
+use super::super::access::{Access, Peer};
+use super::super::test_target;
 use super::tests::{HOST, NQN, SERVED, Testbed, add_host, create, framed, remove_host};
 
 /// A network that has an address of the testbed, and one that no machine has (reserved).
@@ -299,6 +304,20 @@ fn flags_of_a_namespace_are_set_and_stay() {
     assert_eq!([(); 2].map(|()| testbed.status("namespace_delete", &delete)), [0, ENODEV]);
     let none = NamespaceDeleteReq { subsystem_nqn: "nqn.none".to_owned(), ..delete };
     assert_eq!(testbed.status("namespace_delete", &none), ENOENT);
+}
+
+#[test]
+fn a_list_has_the_sizes_of_more_namespaces_than_metrics_report() {
+    let start = |mut fabric: FabricConfig| {
+        let null = |nsid| NamespaceConfig::new(nsid, BackendConfig::Null { size: 1 << 20 }, 4096);
+        fabric.subsystems[0].namespaces = (1..=METRICS_NAMESPACES_MAX as u32 + 1).map(null).collect();
+        test_target::start_sealing(fabric)
+    };
+    let testbed = Testbed::of(Access::of_this_process(), Peer::Process, start);
+    let request = ListNamespacesReq { subsystem: SERVED.to_owned(), ..Default::default() };
+    let listed = testbed.ask::<NamespacesInfo>("list_namespaces", &request).namespaces;
+    assert_eq!(listed.len(), METRICS_NAMESPACES_MAX + 1);
+    assert!(listed.iter().all(|namespace| namespace.rbd_image_size == 1 << 20));
 }
 
 #[test]

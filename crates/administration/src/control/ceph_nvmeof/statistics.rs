@@ -89,7 +89,7 @@ pub(super) async fn of_namespaces(
 
 fn counted<'a>(metrics: &'a Metrics, nqn: &str, nsid: u32) -> Option<&'a NamespaceMetrics> {
     let subsystem = metrics.subsystems.iter().find(|subsystem| subsystem.nqn == nqn)?;
-    subsystem.namespaces.iter().find(|counted| counted.nsid == nsid)
+    subsystem.namespace(nsid)
 }
 
 /// Work on a namespace since the gateway started. The shortest and the longest times are not kept.

@@ -55,7 +55,7 @@ impl Testbed {
         Self::made(Access::of_this_process(), Peer::Process, test_target::start_sealing, through)
     }
 
-    fn of(access: Access, peer: Peer, start: fn(FabricConfig) -> Arc<Target>) -> Self {
+    pub(super) fn of(access: Access, peer: Peer, start: fn(FabricConfig) -> Arc<Target>) -> Self {
         Self::made(access, peer, start, |native| native)
     }
 

@@ -111,6 +111,7 @@ export class Overview {
     const [read, write] = [flow(tick.all, "read"), flow(tick.all, "write")];
     const hosts = new Set(model.hosts.map((host) => host.host)).size;
     const bad = roster.namespaces.filter((namespace) => namespace.state !== "ready").length;
+    const seen = roster.namespaces_omitted > 0 ? ` of the first ${roster.namespaces.length}` : "";
     const queues = model.hosts.reduce((sum, host) => sum + host.queues, 0);
     this.tiles.update([
       [`${count(read.iops)} IOPS`, bandwidth(read.bytes_per_s)],
@@ -119,7 +120,7 @@ export class Overview {
       [latency(write), `p99 ${bounded(write)}`],
       [`${count(tick.all.errors_per_s ?? 0)}/s`, "failed commands"],
       [hosts.toLocaleString("en"), `${plural(model.hosts.reduce((sum, host) => sum + host.controllers.length, 0), "controller")}, ${plural(queues, "queue")}`],
-      [String(roster.namespaces.length + roster.namespaces_omitted), bad > 0 ? `${bad} not ready` : "all ready"],
+      [String(roster.namespaces.length + roster.namespaces_omitted), bad > 0 ? `${bad}${seen} not ready` : `all${seen} ready`],
       [since(tick.time_s - roster.started_s), `version ${roster.version}`],
     ]);
     this.reactors.update(tick.reactors.map((reactor) => ({ key: String(reactor.number), words: "", ...reactor })));
@@ -145,6 +146,8 @@ export class Subsystems {
       this.element.append(make("ul", { class: "kinds" }, ...changes.map(([kind, text]) => make("li", {},
         link(["changes", kind, nqn, ...(host === undefined ? [] : [host])], make("span", {}, text))))));
     }
+    this.remark = make("p", { class: "note", hidden: true });
+    this.element.append(this.remark);
     this.tables = host !== undefined ? [this.queues()] : nqn !== undefined ? [this.namespaces(), this.hosts()] : [this.all()];
     for (const { title, table } of this.tables) this.element.append(make("section", {}, make("h2", {}, title), table.element));
   }
@@ -227,6 +230,9 @@ export class Subsystems {
 
   update(model) {
     if (!model.roster) return;
+    const { namespaces: { length }, namespaces_omitted: omitted } = model.roster;
+    this.remark.hidden = omitted === 0 || this.host !== undefined;
+    put(this.remark, `The first ${length} of ${length + omitted} namespaces are listed. All of them: selvedge namespace list`);
     for (const { table, rows } of this.tables) table.update(rows(model));
   }
 }

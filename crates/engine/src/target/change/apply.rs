@@ -11,7 +11,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::change_request::ChangeRequest;
-use super::preparation::{Preparation, Prepared, Reopened, kept_subsystem, open_requests, pairs};
+use super::preparation::{Preparation, Prepared, Reopened, coming, kept_subsystem, open_requests, pairs};
 use super::standby;
 use crate::backend::{self, BackendConfig};
 use crate::ring::{self, thread};
@@ -75,8 +75,7 @@ impl Fabric {
         let wanted = self.complete(&old.config, wanted);
         let mut changes = self.changes(&old, &wanted, &directives);
         changes.extend(replacements(reconnected, reopened.as_ref()));
-        // Locked before reservations are checked and restored, and until all is visible: the reservation worker could otherwise
-        // change a reservation after it was checked, or after a new namespace has read it.
+        // Locked until all is visible: the reservation worker could change what was checked, or read.
         let archive = self.archive();
         host.map(|host| check_reservations(&old, &changes, host)).transpose()?;
         let preparation = Preparation {
@@ -84,6 +83,7 @@ impl Fabric {
             wanted: &wanted,
             directives: &directives,
             changes: &changes,
+            coming: &coming(&changes),
             archive: archive.as_ref(),
             clusters: self.clusters(),
             identities: self.identities(),
@@ -248,6 +248,7 @@ impl Fabric {
                     state.config = config.clone();
                     state.namespaces = namespaces;
                     state.ana.update(&groups, config);
+                    state.tables.clear();
                     state.keys = state.keys.succeeded_by(keys, overlap, ring::now());
                     drop(state);
                     subsystem
@@ -289,6 +290,8 @@ impl Fabric {
         let directory = self.directory();
         let discovery_changed = changes.iter().any(is_in_discovery_log);
         let mut notices = Vec::new();
+        // Computed once for all hosts of a subsystem.
+        let mut effects: HashMap<*const Subsystem, Effects> = HashMap::new();
         for controller in self.controllers() {
             if !may_stay(&controller, &directory) {
                 tracing::info!(
@@ -302,7 +305,12 @@ impl Fabric {
                     notices.push((controller, Notice::DiscoveryLog));
                 }
             } else {
-                let news = show(&controller, old, changes);
+                let subsystem = &controller.subsystem;
+                let effects = effects.entry(Arc::as_ptr(subsystem)).or_insert_with(|| {
+                    let before = old.subsystem(&subsystem.nqn);
+                    effects_on(&subsystem.nqn, before, &subsystem.state().config, changes)
+                });
+                let news = show(&controller, effects);
                 notices.extend(news.into_iter().map(|notice| (controller.clone(), notice)));
             }
         }
@@ -337,12 +345,9 @@ fn check_reservations(old: &Directory, changes: &[Change], host: &KnownHost) -> 
 }
 
 /// Shows the present namespaces to a controller's host. Returns the notices that the host has to get.
-fn show(controller: &Controller, old: &FabricConfig, changes: &[Change]) -> Vec<Notice> {
-    let subsystem = &controller.subsystem;
-    let config = subsystem.state().config.clone();
-    let effects = effects_on(&subsystem.nqn, old.subsystem(&subsystem.nqn), &config, changes);
+fn show(controller: &Controller, effects: &Effects) -> Vec<Notice> {
     let before = controller.table();
-    let after = Arc::new(subsystem.table_for(&controller.host.nqn, controller.port));
+    let after = controller.subsystem.table_for(&controller.host.nqn, controller.port);
     let mut nsids = BTreeSet::from_iter(before.differences(&after));
     nsids.extend(effects.nsids.iter().filter(|nsid| after.get(**nsid).is_some()));
     // A namespace that comes or goes is announced as that, and not as a change of its group too (Base 5.1.2).
@@ -433,10 +438,13 @@ fn removed(old: &Directory, prepared: &Prepared) -> Vec<Uuid> {
     for (config, subsystem) in old.config.subsystems.iter().zip(&old.subsystems) {
         let wanted = prepared.config.subsystem(&config.nqn);
         for (config, namespace) in pairs(config, &subsystem.state().namespaces) {
+            if stays.contains(&namespace.uuid) {
+                continue;
+            }
             let wanted = wanted.and_then(|wanted| wanted.namespaces.iter().find(|n| n.nsid == config.nsid));
             let comes_back = wanted.is_some_and(|wanted| wanted.backend.is_same_place(&config.backend))
                 && is_absent(&subsystem.nqn, config.nsid);
-            if !stays.contains(&namespace.uuid) && !comes_back {
+            if !comes_back {
                 removed.push(Uuid::from_bytes(namespace.uuid));
             }
         }
@@ -482,9 +490,11 @@ fn effects_on(
     changes: &[Change],
 ) -> Effects {
     let mut effects = Effects::default();
-    let group_of = |config: Option<&SubsystemConfig>, nsid| {
-        let mut namespaces = config.into_iter().flat_map(|config| &config.namespaces);
-        namespaces.find(|namespace| namespace.nsid == nsid).map(|namespace| namespace.ana_group)
+    let before = before.map(SubsystemConfig::by_nsid).unwrap_or_default();
+    let after = after.by_nsid();
+    let groups_of = |nsid: u32| {
+        let configs = [before.get(&nsid), after.get(&nsid)];
+        configs.into_iter().flatten().map(|namespace| namespace.ana_group)
     };
     for change in changes {
         match change {
@@ -494,8 +504,7 @@ fn effects_on(
             | Change::NamespaceReopened { nqn: of, nsid }
                 if of == nqn =>
             {
-                effects.groups.extend(group_of(before, *nsid));
-                effects.groups.extend(group_of(Some(after), *nsid));
+                effects.groups.extend(groups_of(*nsid));
             }
             Change::NamespaceResized { nqn: of, nsid } if of == nqn => {
                 effects.nsids.insert(*nsid);
@@ -508,8 +517,7 @@ fn effects_on(
                     effects.nsids.insert(*nsid);
                 }
                 if fields.contains(&"ana_group") {
-                    effects.groups.extend(group_of(before, *nsid));
-                    effects.groups.extend(group_of(Some(after), *nsid));
+                    effects.groups.extend(groups_of(*nsid));
                 }
             }
             Change::AnaGroupChanged { nqn: of, group } if of == nqn => {

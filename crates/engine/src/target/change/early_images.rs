@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::preparation::kept_subsystem;
 use crate::backend::BackendConfig;
-use crate::target::config::{Change, Directives, FabricConfig, NamespaceConfig};
+use crate::target::config::{Change, Directives, FabricConfig, NamespaceConfig, namespaces_of};
 use crate::target::fabric::{Directory, Fabric};
 use crate::target::image::{ImageOpener, Images, OpenRequest};
 
@@ -23,13 +23,16 @@ impl EarlyImages {
         let old = fabric.directory();
         let wanted = fabric.complete(&old.config, wanted);
         let changes = fabric.changes(&old, &wanted, directives);
+        let new = namespaces_of(&changes, |change| {
+            matches!(change, Change::NamespaceAdded { .. } | Change::NamespaceReplaced { .. })
+        });
         let mut requests = Vec::new();
         for subsystem in &wanted.subsystems {
             let is_kept = kept_subsystem(&old, &subsystem.nqn, &changes).is_some();
             let comes = |config: &&NamespaceConfig| {
                 let is_image = matches!(config.backend, BackendConfig::Rbd(_));
                 is_image
-                    && (!is_kept || changes.iter().any(|change| is_new(change, &subsystem.nqn, config.nsid)))
+                    && (!is_kept || new.contains(&(subsystem.nqn.as_str(), config.nsid)))
                     && !is_open(&old, directives, config)
             };
             let due = subsystem.namespaces.iter().filter(comes).map(|config| {
@@ -82,12 +85,6 @@ impl Drop for EarlyImages {
     fn drop(&mut self) {
         self.opener.release(&self.requests);
     }
-}
-
-/// True if a change adds or replaces this namespace.
-fn is_new(change: &Change, of: &str, number: u32) -> bool {
-    matches!(change, Change::NamespaceAdded { nqn, nsid } | Change::NamespaceReplaced { nqn, nsid }
-        if nqn == of && *nsid == number)
 }
 
 /// True if another namespace has this image open, from which the change takes it over.

@@ -1,6 +1,6 @@
 //! Preparation of a change: opens, resizes and locks all that it needs. Nothing is visible before all of it is there, or after an error.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::ring::tcp;
 use crate::secret_file::SecretFileError;
 use crate::target::TargetError;
 use crate::target::config::{
-    Change, Directives, FabricConfig, NamespaceConfig, SubsystemConfig, check_quiesce_bound,
+    Change, Directives, FabricConfig, NamespaceConfig, SubsystemConfig, check_quiesce_bound, namespaces_of,
 };
 use crate::target::fabric::Directory;
 use crate::target::identity::{Identities, identities as identity};
@@ -51,6 +51,7 @@ pub(crate) struct Preparation<'a> {
     pub(crate) wanted: &'a FabricConfig,
     pub(crate) directives: &'a Directives,
     pub(crate) changes: &'a [Change],
+    pub(crate) coming: &'a BTreeSet<(&'a str, u32)>,
     pub(crate) archive: Option<&'a ReservationDirectory>,
     pub(crate) clusters: &'a Clusters,
     pub(crate) identities: &'a Identities,
@@ -76,6 +77,14 @@ pub(crate) fn pairs<'a>(
     opened: &'a Opened,
 ) -> impl Iterator<Item = (&'a NamespaceConfig, &'a Arc<Namespace>)> {
     config.namespaces.iter().filter_map(|config| Some((config, opened.get(&config.nsid)?)))
+}
+
+/// Namespaces of subsystems that stay, which these changes add, replace or reopen.
+pub(crate) fn coming(changes: &[Change]) -> BTreeSet<(&str, u32)> {
+    namespaces_of(changes, |change| {
+        use Change::{NamespaceAdded, NamespaceReopened, NamespaceReplaced};
+        matches!(change, NamespaceAdded { .. } | NamespaceReplaced { .. } | NamespaceReopened { .. })
+    })
 }
 
 /// The subsystem with this name, if it stays what it is.
@@ -177,14 +186,8 @@ impl Preparation<'_> {
         Ok(Prepared { namespaces, listening, config, absent, keys })
     }
 
-    /// True if this change adds, replaces or reopens a namespace of a subsystem that stays.
-    fn comes(&self, of: &str, number: u32) -> bool {
-        self.changes.iter().any(|change| {
-            matches!(change, Change::NamespaceAdded { nqn, nsid }
-                | Change::NamespaceReplaced { nqn, nsid }
-                | Change::NamespaceReopened { nqn, nsid }
-                if nqn == of && *nsid == number)
-        })
+    fn comes(&self, nqn: &str, nsid: u32) -> bool {
+        self.coming.contains(&(nqn, nsid))
     }
 
     /// The image of a namespace, as it is opened beside others.
@@ -193,7 +196,7 @@ impl Preparation<'_> {
     }
 
     fn was_absent(&self, nqn: &str, nsid: u32) -> Option<&AbsentNamespace> {
-        self.absent.iter().find(|absent| absent.nqn == nqn && absent.nsid == nsid)
+        self.absent.iter().find(|absent| absent.nsid == nsid && absent.nqn == nqn)
     }
 
     /// True if this change retries an absent namespace.
@@ -533,14 +536,11 @@ fn pin_files(config: &mut FabricConfig, namespaces: &[Opened]) {
 /// Gives every namespace the size it is to have. Those that grow come first: they can still go back when one fails,
 /// while what was cut off is gone.
 fn resize_all(wanted: &FabricConfig, namespaces: &[Opened], changes: &[Change]) -> Result<(), TargetError> {
-    let mut growing = Vec::new();
-    let mut others = Vec::new();
+    let (mut growing, mut others) = (Vec::new(), Vec::new());
+    let resized = namespaces_of(changes, |change| matches!(change, Change::NamespaceResized { .. }));
     for (subsystem, opened) in wanted.subsystems.iter().zip(namespaces) {
         for (config, namespace) in pairs(subsystem, opened) {
-            let is_named = changes.iter().any(|change| {
-                matches!(change, Change::NamespaceResized { nqn, nsid }
-                    if *nqn == subsystem.nqn && *nsid == config.nsid)
-            });
+            let is_named = resized.contains(&(subsystem.nqn.as_str(), config.nsid));
             let blocks = config.backend.size().map(|bytes| bytes >> namespace.block_shift());
             // A file that was taken over from another namespace may have had another size there.
             if !is_named && blocks.is_none_or(|blocks| blocks == namespace.blocks()) {
@@ -576,6 +576,7 @@ fn resize_all(wanted: &FabricConfig, namespaces: &[Opened], changes: &[Change]) 
 
 /// The open backend of a file or device that a namespace leaves behind in this change.
 fn given_up(old: &Directory, config: &NamespaceConfig, changes: &[Change]) -> Option<Arc<Backend>> {
+    config.backend.path()?;
     let goes = |nqn: &str, nsid: u32| {
         changes.iter().any(|change| match change {
             Change::NamespaceRemoved { nqn: of, nsid: number }

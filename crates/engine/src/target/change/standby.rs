@@ -1,6 +1,7 @@
 //! Images change hands between gateways: taking the locks of those that this target is to write to from now on, and giving
 //! back those of others. Who is to have which is the configuration's to say.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::ceph::note_late_operation;
 use crate::limits::{CEPH_GIVE_BACK_PATIENCE_MS, IMAGES_AT_A_TIME};
 use crate::ring::channel::channel;
 use crate::ring::{self, thread};
-use crate::target::config::{Change, Directives, FabricConfig, NamespaceConfig, STANDBY};
+use crate::target::config::{Change, Directives, FabricConfig, NamespaceConfig, STANDBY, namespaces_of};
 use crate::target::fabric::Directory;
 use crate::target::image::{ImageOpener, Images};
 use crate::target::lock::lock;
@@ -31,8 +32,10 @@ pub(crate) fn handovers<'a>(
     changes: &[Change],
 ) -> Vec<Handover<'a>> {
     let mut handovers = Vec::new();
+    let changing_hands = changing_hands(changes);
     for (at, (subsystem, opened)) in wanted.subsystems.iter().zip(namespaces).enumerate() {
-        let going = |config: &&NamespaceConfig| changes_hands(changes, &subsystem.nqn, config.nsid);
+        let going =
+            |config: &&NamespaceConfig| changing_hands.contains(&(subsystem.nqn.as_str(), config.nsid));
         for config in subsystem.namespaces.iter().filter(going) {
             if let Some(namespace) = opened.get(&config.nsid) {
                 let is_standby = directives.is_standby(&subsystem.nqn, config.nsid);
@@ -43,12 +46,12 @@ pub(crate) fn handovers<'a>(
     handovers
 }
 
-/// True if the lock of a namespace's image is handed to or from another gateway.
-fn changes_hands(changes: &[Change], of: &str, number: u32) -> bool {
-    changes.iter().any(|change| {
-        matches!(change, Change::NamespaceChanged { nqn, nsid, fields }
-            if nqn == of && *nsid == number && fields.contains(&STANDBY))
-    })
+/// Namespaces with the lock of an image that is handed to or from another gateway.
+fn changing_hands(changes: &[Change]) -> BTreeSet<(&str, u32)> {
+    namespaces_of(
+        changes,
+        |change| matches!(change, Change::NamespaceChanged { fields, .. } if fields.contains(&STANDBY)),
+    )
 }
 
 /// Images that were opened for this target to write to, and are not locked yet.
@@ -97,8 +100,9 @@ pub(crate) fn give_back(handovers: &[Handover<'_>]) {
 /// Sees to it that images are given back whose namespaces are not there yet, since they are just being opened and locked, and are
 /// another gateway's from now on.
 pub(crate) fn give_back_early(opener: &ImageOpener<Images>, directives: &Directives, changes: &[Change]) {
+    let changing_hands = changing_hands(changes);
     let goes =
-        |(nqn, nsid): (&str, u32)| directives.is_standby(nqn, nsid) && changes_hands(changes, nqn, nsid);
+        |place: (&str, u32)| directives.is_standby(place.0, place.1) && changing_hands.contains(&place);
     if !opener.await_given_back(goes, Duration::from_millis(CEPH_GIVE_BACK_PATIENCE_MS)) {
         tracing::warn!(
             "an image that is being opened is not given back yet, since its cluster does not answer"

@@ -1,6 +1,7 @@
 //! Differences between two configurations of a fabric, as a list that can be read and carried out.
 //! Compares, and opens nothing.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -169,6 +170,27 @@ impl fmt::Display for Change {
     }
 }
 
+impl Change {
+    /// The changed namespace, by its subsystem's name and its identifier.
+    fn namespace(&self) -> Option<(&str, u32)> {
+        match self {
+            Self::NamespaceAdded { nqn, nsid }
+            | Self::NamespaceRemoved { nqn, nsid }
+            | Self::NamespaceReplaced { nqn, nsid }
+            | Self::NamespaceReopened { nqn, nsid }
+            | Self::NamespaceResized { nqn, nsid }
+            | Self::NamespaceChanged { nqn, nsid, .. } => Some((nqn.as_str(), *nsid)),
+            _ => None,
+        }
+    }
+}
+
+/// Namespaces of those changes that are meant, by their subsystems' names and their identifiers: to
+/// search the changes for each of thousands takes too long.
+pub(crate) fn namespaces_of(changes: &[Change], is_meant: impl Fn(&Change) -> bool) -> BTreeSet<(&str, u32)> {
+    changes.iter().filter(|change| is_meant(change)).filter_map(Change::namespace).collect()
+}
+
 impl FabricConfig {
     /// Changes that lead from this configuration to `wanted`, in an order in which they can be
     /// carried out.
@@ -222,15 +244,15 @@ fn subsystem_changes(from: &SubsystemConfig, to: &SubsystemConfig, changes: &mut
         changes.push(Change::SubsystemReplaced { nqn: nqn() });
         return;
     }
+    let (before, after) = (from.by_nsid(), to.by_nsid());
     for namespace in &from.namespaces {
         let nsid = namespace.nsid;
-        match to.namespaces.iter().find(|other| other.nsid == nsid) {
+        match after.get(&nsid) {
             None => changes.push(Change::NamespaceRemoved { nqn: nqn(), nsid }),
             Some(other) => namespace_changes(&from.nqn, namespace, other, changes),
         }
     }
-    let is_new = |nsid| !from.namespaces.iter().any(|namespace| namespace.nsid == nsid);
-    let added = to.namespaces.iter().filter(|namespace| is_new(namespace.nsid));
+    let added = to.namespaces.iter().filter(|namespace| !before.contains_key(&namespace.nsid));
     changes.extend(added.map(|namespace| Change::NamespaceAdded { nqn: nqn(), nsid: namespace.nsid }));
     let mut groups: Vec<u32> = from.ana_groups.iter().chain(&to.ana_groups).map(|group| group.id).collect();
     groups.sort_unstable();

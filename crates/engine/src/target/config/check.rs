@@ -1,5 +1,7 @@
 //! What in a configuration contradicts itself or a limit, before anything is opened.
 
+use std::collections::BTreeSet;
+
 use nvme::discovery::Nqn;
 
 use super::fabric::{FabricConfig, NO_PORT, NamespaceConfig, PortConfig, ReferralConfig, SubsystemConfig};
@@ -148,16 +150,15 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
             return wrong(format!("ANA group {} is there twice", group.id));
         }
     }
-    for (at, namespace) in config.namespaces.iter().enumerate() {
-        if config.namespaces[..at].iter().any(|other| other.nsid == namespace.nsid) {
+    let (mut nsids, mut uuids, mut nguids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for namespace in &config.namespaces {
+        if !nsids.insert(namespace.nsid) {
             return wrong(format!("namespace {} is there twice", namespace.nsid));
         }
-        let same = |other: &NamespaceConfig| other.uuid.is_some() && other.uuid == namespace.uuid;
-        if config.namespaces[..at].iter().any(same) {
+        if namespace.uuid.is_some_and(|uuid| !uuids.insert(uuid)) {
             return wrong(format!("namespace {}: another has the same UUID", namespace.nsid));
         }
-        let same = |other: &NamespaceConfig| other.nguid.is_some() && other.nguid == namespace.nguid;
-        if config.namespaces[..at].iter().any(same) {
+        if namespace.nguid.is_some_and(|nguid| !nguids.insert(nguid)) {
             return wrong(format!("namespace {}: another has the same NGUID", namespace.nsid));
         }
         check_namespace(namespace)

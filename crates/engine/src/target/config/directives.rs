@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::change::Change;
+use super::change::{Change, namespaces_of};
 use super::fabric::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig};
 use crate::backend::BackendConfig;
 use crate::limits::OTHER_PORTS_MAX;
@@ -100,41 +100,76 @@ impl Directives {
         if self.elsewhere != wanted.elsewhere && !changes.contains(&Change::ReferralsChanged) {
             changes.push(Change::ReferralsChanged);
         }
-        for (subsystem, namespace) in namespaces(to).filter(|(_, namespace)| is_image(namespace)) {
-            let (nqn, nsid) = (&subsystem.nqn, namespace.nsid);
-            let stays = from.subsystem(nqn).is_some_and(|s| s.namespaces.iter().any(|n| n.nsid == nsid))
-                && !changes.iter().any(|change| is_new(change, nqn, nsid));
-            if !stays {
-                continue;
-            }
-            if self.opening != wanted.opening {
-                changes.retain(|change| !is_about(change, nqn, nsid));
-                changes.push(Change::NamespaceReplaced { nqn: nqn.clone(), nsid });
-                continue;
-            }
-            let changes_hands = self.is_standby(nqn, nsid) != wanted.is_standby(nqn, nsid);
-            let is_reservable = self.reservations.is_some() != wanted.reservations.is_some();
-            for (is_so, field) in [(changes_hands, STANDBY), (is_reservable, RESERVATIONS)] {
-                if is_so {
-                    add_field(changes, (nqn, nsid), field);
-                }
-            }
+        let staying = staying(from, to, changes);
+        if self.opening != wanted.opening {
+            reopen(changes, &staying);
+            return;
         }
+        let is_reservable = self.reservations.is_some() != wanted.reservations.is_some();
+        let fields_of = |(nqn, nsid): (&str, u32)| -> Vec<&'static str> {
+            let changes_hands = self.is_standby(nqn, nsid) != wanted.is_standby(nqn, nsid);
+            let fields = [(changes_hands, STANDBY), (is_reservable, RESERVATIONS)];
+            fields.into_iter().filter_map(|(is_so, field)| is_so.then_some(field)).collect()
+        };
+        add_fields(changes, &staying, fields_of);
     }
 }
 
-/// Adds to `changes` that this of a namespace is otherwise.
-fn add_field(changes: &mut Vec<Change>, (nqn, nsid): (&str, u32), field: &'static str) {
-    let changed = changes.iter_mut().find_map(|change| match change {
-        Change::NamespaceChanged { nqn: of, nsid: number, fields } if of == nqn && *number == nsid => {
-            Some(fields)
-        }
+/// Images of `to` that stay open by `changes`, which lead there from `from`, by subsystem and
+/// identifier.
+fn staying<'a>(from: &FabricConfig, to: &'a FabricConfig, changes: &[Change]) -> Vec<(&'a str, u32)> {
+    let known: BTreeSet<(&str, u32)> = namespaces(from).map(place).collect();
+    let is_new =
+        |change: &Change| matches!(change, Change::NamespaceAdded { .. } | Change::NamespaceReplaced { .. });
+    let new = namespaces_of(changes, is_new);
+    let new_subsystems = changes.iter().filter_map(|change| match change {
+        Change::SubsystemAdded { nqn } | Change::SubsystemReplaced { nqn } => Some(nqn.as_str()),
         _ => None,
     });
-    match changed {
-        Some(fields) => fields.push(field),
-        None => {
-            changes.push(Change::NamespaceChanged { nqn: nqn.to_owned(), nsid, fields: vec![field] });
+    let new_subsystems: BTreeSet<&str> = new_subsystems.collect();
+    let images = namespaces(to).filter(|(_, namespace)| is_image(namespace)).map(place);
+    let stays = |place: &(&str, u32)| {
+        known.contains(place) && !new.contains(place) && !new_subsystems.contains(place.0)
+    };
+    images.filter(stays).collect()
+}
+
+/// Has these namespaces opened again, whatever else of them changes.
+fn reopen(changes: &mut Vec<Change>, staying: &[(&str, u32)]) {
+    let reopened: BTreeSet<&(&str, u32)> = staying.iter().collect();
+    changes.retain(|change| match change {
+        Change::NamespaceChanged { nqn, nsid, .. } | Change::NamespaceResized { nqn, nsid } => {
+            !reopened.contains(&(nqn.as_str(), *nsid))
+        }
+        _ => true,
+    });
+    let replaced = |(nqn, nsid): (&str, u32)| Change::NamespaceReplaced { nqn: nqn.to_owned(), nsid };
+    changes.extend(staying.iter().copied().map(replaced));
+}
+
+/// Adds to `changes` what else of these namespaces is otherwise: one change tells all of a
+/// namespace.
+fn add_fields(
+    changes: &mut Vec<Change>,
+    staying: &[(&str, u32)],
+    fields_of: impl Fn((&str, u32)) -> Vec<&'static str>,
+) {
+    let known = changes.iter().enumerate().filter_map(|(at, change)| match change {
+        Change::NamespaceChanged { nqn, nsid, .. } => Some(((nqn.clone(), *nsid), at)),
+        _ => None,
+    });
+    let known: BTreeMap<(String, u32), usize> = known.collect();
+    for (nqn, nsid) in staying.iter().copied() {
+        let (place, more) = ((nqn.to_owned(), nsid), fields_of((nqn, nsid)));
+        if more.is_empty() {
+            continue;
+        }
+        if let Some(at) = known.get(&place)
+            && let Change::NamespaceChanged { fields, .. } = &mut changes[*at]
+        {
+            fields.extend(more);
+        } else {
+            changes.push(Change::NamespaceChanged { nqn: place.0, nsid, fields: more });
         }
     }
 }
@@ -149,25 +184,13 @@ fn namespaces(config: &FabricConfig) -> impl Iterator<Item = (&SubsystemConfig, 
     config.subsystems.iter().flat_map(|subsystem| subsystem.namespaces.iter().map(move |n| (subsystem, n)))
 }
 
+/// A namespace, by its subsystem's name and its identifier.
+fn place<'a>((subsystem, namespace): (&'a SubsystemConfig, &'a NamespaceConfig)) -> (&'a str, u32) {
+    (subsystem.nqn.as_str(), namespace.nsid)
+}
+
 const fn is_image(namespace: &NamespaceConfig) -> bool {
     matches!(namespace.backend, BackendConfig::Rbd(_))
-}
-
-/// True if this change opens the namespace anyway.
-fn is_new(change: &Change, nqn: &str, number: u32) -> bool {
-    match change {
-        Change::SubsystemAdded { nqn: of } | Change::SubsystemReplaced { nqn: of } => of == nqn,
-        Change::NamespaceAdded { nqn: of, nsid } | Change::NamespaceReplaced { nqn: of, nsid } => {
-            of == nqn && *nsid == number
-        }
-        _ => false,
-    }
-}
-
-/// True for a change of a namespace that stays the same.
-fn is_about(change: &Change, nqn: &str, number: u32) -> bool {
-    matches!(change, Change::NamespaceChanged { nqn: of, nsid, .. } | Change::NamespaceResized { nqn: of, nsid }
-        if of == nqn && *nsid == number)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Configuration of a target, as data: it can be stored, compared, and applied while the target runs.
 //! Opens nothing; its effects are in other modules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -196,7 +196,7 @@ pub struct StorageConfig {
 pub struct NamespaceConfig {
     /// Namespace identifier, from 1 on; the lowest free one without it.
     #[serde(default, deserialize_with = "written::nsid")]
-    #[schemars(range(min = 1, max = 1024))]
+    #[schemars(range(min = 1, max = 4096))]
     pub nsid: u32,
     /// Storage of the blocks.
     pub backend: BackendConfig,
@@ -358,6 +358,7 @@ pub fn free_port(first: u16, taken: &[u16]) -> u16 {
 
 /// The lowest identifier that no namespace has.
 pub fn free_nsid(taken: &[u32]) -> u32 {
+    let taken: BTreeSet<&u32> = taken.iter().collect();
     (1..u32::MAX).find(|nsid| !taken.contains(nsid)).unwrap_or(u32::MAX)
 }
 
@@ -441,12 +442,18 @@ impl SubsystemConfig {
 
     /// Gives namespaces without an identifier the lowest that are free, in their order.
     pub fn number(&mut self) {
-        let mut taken: Vec<u32> = self.namespaces.iter().map(|namespace| namespace.nsid).collect();
+        let taken: BTreeSet<u32> = self.namespaces.iter().map(|namespace| namespace.nsid).collect();
+        let mut free = (1..u32::MAX).filter(|nsid| !taken.contains(nsid));
         self.namespaces.iter_mut().for_each(NamespaceConfig::default_block_size);
         for namespace in self.namespaces.iter_mut().filter(|namespace| namespace.nsid == 0) {
-            namespace.nsid = free_nsid(&taken);
-            taken.push(namespace.nsid);
+            namespace.nsid = free.next().unwrap_or(u32::MAX);
         }
+    }
+
+    /// The namespaces by their identifiers: to search the list for each of thousands takes too
+    /// long.
+    pub fn by_nsid(&self) -> BTreeMap<u32, &NamespaceConfig> {
+        self.namespaces.iter().map(|namespace| (namespace.nsid, namespace)).collect()
     }
 
     /// The same with these namespaces.

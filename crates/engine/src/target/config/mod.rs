@@ -23,6 +23,7 @@ mod write_protection;
 mod written;
 
 pub use change::Change;
+pub(crate) use change::namespaces_of;
 pub use command_quiesce::CommandQuiesce;
 pub use directives::{Directives, OtherPort};
 pub(crate) use directives::{RESERVATIONS, STANDBY};

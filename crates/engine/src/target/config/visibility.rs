@@ -30,6 +30,11 @@ impl Visibility {
         }
     }
 
+    /// True if no host is named, and all see the namespace.
+    pub(crate) fn is_of_all(&self) -> bool {
+        matches!(self, Self::AllExcept(hosts) if hosts.is_empty())
+    }
+
     /// Lets the host with this name see it.
     pub fn attach(&mut self, host_nqn: &str) {
         match self {

@@ -109,7 +109,7 @@ impl Controller {
         keep_alive_ms: u32,
         now: Moment,
     ) -> Self {
-        let table = RwLock::new(Arc::new(subsystem.table_for(&host.nqn, port)));
+        let table = RwLock::new(subsystem.table_for(&host.nqn, port));
         let features = Features::new(subsystem.state().config.io_queues_max());
         Self {
             id: instance.controller_id,

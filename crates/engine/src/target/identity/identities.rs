@@ -123,8 +123,10 @@ impl FabricConfig {
             if subsystem.serial.is_empty() {
                 subsystem.serial.clone_from(&known.serial);
             }
+            let known = known.by_nsid();
             for namespace in &mut subsystem.namespaces {
-                let known = same_blocks(known, namespace);
+                let known = known.get(&namespace.nsid);
+                let known = known.filter(|known| known.backend.is_same_place(&namespace.backend));
                 if namespace.uuid.is_none() {
                     namespace.uuid = known.and_then(|known| known.uuid);
                 }
@@ -146,12 +148,6 @@ impl FabricConfig {
         }
         self
     }
-}
-
-/// The namespace of the same number in `known` if it is on the same blocks.
-fn same_blocks<'a>(known: &'a SubsystemConfig, config: &NamespaceConfig) -> Option<&'a NamespaceConfig> {
-    let known = known.namespaces.iter().find(|known| known.nsid == config.nsid)?;
-    known.backend.is_same_place(&config.backend).then_some(known)
 }
 
 /// Checks that no two namespaces of a subsystem are one to hosts.

@@ -15,8 +15,9 @@ use crate::target::config::NamespaceConfig;
 /// An image that is to be opened for a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenRequest {
-    nqn: String,
+    // First, since thousands are compared with each other.
     nsid: u32,
+    nqn: String,
     backend: BackendConfig,
     block_size: u32,
     is_shared: bool,

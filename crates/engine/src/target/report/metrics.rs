@@ -71,6 +71,14 @@ pub struct SubsystemMetrics {
     pub namespaces: Vec<NamespaceMetrics>,
 }
 
+impl SubsystemMetrics {
+    /// Counters of the namespace with this identifier, unless they are left out.
+    pub fn namespace(&self, nsid: u32) -> Option<&NamespaceMetrics> {
+        let at = self.namespaces.binary_search_by_key(&nsid, |namespace| namespace.nsid).ok()?;
+        self.namespaces.get(at)
+    }
+}
+
 /// Counters of one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceMetrics {

@@ -2,7 +2,7 @@
 //! never by a read or a write.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use authentication::ControllerTerms;
 use secure_channel::ConfiguredPsk;
@@ -39,6 +39,9 @@ pub(crate) struct State {
     pub(crate) namespaces: Opened,
     pub(crate) ana: AnaGroups,
     pub(crate) keys: HostKeys,
+    /// Tables of hosts from which nothing is hidden, by their ports, as long as any host has them.
+    /// A change of the namespaces clears them.
+    pub(crate) tables: BTreeMap<u16, Weak<NamespaceTable>>,
 }
 
 impl Subsystem {
@@ -65,7 +68,13 @@ impl Subsystem {
             is_discovery,
             started: ring::now(),
             quiesce: QuiesceTime::of(config),
-            state: RwLock::new(State { config: config.clone(), namespaces, ana: AnaGroups::default(), keys }),
+            state: RwLock::new(State {
+                config: config.clone(),
+                namespaces,
+                ana: AnaGroups::default(),
+                keys,
+                tables: BTreeMap::new(),
+            }),
             counters: SubsystemCounters::default(),
         }
     }
@@ -126,9 +135,15 @@ impl Subsystem {
         self.is_discovery || self.state().config.is_on(port)
     }
 
-    /// The namespaces that the host with this name sees through the port with this number.
-    pub(crate) fn table_for(&self, host_nqn: &str, port: u16) -> NamespaceTable {
+    /// The namespaces that the host with this name sees through the port with this number. Where
+    /// none is hidden from any host, all hosts of a port share one table: with thousands of
+    /// namespaces and hundreds of hosts, tables take time and memory.
+    pub(crate) fn table_for(&self, host_nqn: &str, port: u16) -> Arc<NamespaceTable> {
         let state = &mut *self.state_mut();
+        let is_shared = state.config.namespaces.iter().all(|config| config.visible.is_of_all());
+        if let Some(table) = state.tables.get(&port).and_then(Weak::upgrade).filter(|_| is_shared) {
+            return table;
+        }
         let mut attachments = Vec::new();
         for config in &state.config.namespaces {
             let Some(namespace) = state.namespaces.get(&config.nsid) else { continue };
@@ -141,11 +156,46 @@ impl Subsystem {
                 });
             }
         }
-        NamespaceTable::new(attachments)
+        let table = Arc::new(NamespaceTable::new(attachments));
+        if is_shared {
+            state.tables.insert(port, Arc::downgrade(&table));
+        }
+        table
     }
 
     /// All namespaces, whether or not a host sees them.
     pub(crate) fn namespaces(&self) -> Vec<Arc<Namespace>> {
         self.state().namespaces.values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Backend, BackendConfig, Clusters, Opening};
+    use crate::target::config::{NamespaceConfig, Visibility};
+
+    /// A subsystem with a namespace that these hosts see.
+    fn subsystem(visible: Visibility) -> Subsystem {
+        let backend = BackendConfig::Null { size: 1 << 20 };
+        let config = NamespaceConfig { visible, ..NamespaceConfig::new(1, backend, 4096) };
+        let clusters = Clusters::default();
+        let backend = Backend::open(&config.backend, Opening::alone(4096, &clusters)).expect("opens");
+        let namespace = Namespace::on("nqn.test:a", &config, uuid::Uuid::nil(), Arc::new(backend));
+        let config = SubsystemConfig::new("nqn.test:a", "A", "Selvedge").with(vec![config]);
+        Subsystem::new(&config, Opened::from([(1, Arc::new(namespace))]), HostKeys::default())
+    }
+
+    #[test]
+    fn hosts_that_see_all_namespaces_share_a_table_until_these_change() {
+        let all = subsystem(Visibility::default());
+        let first = all.table_for("nqn.test:one", 1);
+        assert!(Arc::ptr_eq(&first, &all.table_for("nqn.test:two", 1)));
+        assert!(!Arc::ptr_eq(&first, &all.table_for("nqn.test:one", 2)), "ANA states are those of a port");
+        all.state_mut().tables.clear();
+        assert!(!Arc::ptr_eq(&first, &all.table_for("nqn.test:one", 1)));
+        let some = subsystem(Visibility::Only(vec!["nqn.test:one".to_owned()]));
+        let seen = ["nqn.test:one", "nqn.test:two"].map(|host| some.table_for(host, 1).iter().count());
+        assert_eq!(seen, [1, 0]);
     }
 }
