@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::disconnect::Disconnect;
 use super::tcp_queue::{Queue, Receiving, Requested};
-use crate::limits::{DATA_TO_CONTROLLER_MAX, RECEIVE_BUDGET};
+use crate::limits::{DATA_TO_CONTROLLER_MAX, LARGE_DATA_LENGTH_MIN, RECEIVE_AHEAD_LENGTH, RECEIVE_BUDGET};
 use crate::observation::Observation;
 use crate::ring::{Buffer, SpanMut, observe};
 use crate::target::telemetry::{Peculiarity, Seen};
@@ -24,8 +24,8 @@ pub(crate) enum Incoming {
 
 /// Result of one receive call.
 pub(crate) enum Received {
-    /// This number of bytes at the beginning of the space, and whether there may be more.
-    Bytes { length: usize, may_be_more: bool },
+    /// This number of bytes at the beginning of the space, and of payload where it belongs; whether there may be more.
+    Bytes { length: usize, direct: usize, may_be_more: bool },
     /// No bytes were available.
     Nothing,
 }
@@ -48,7 +48,9 @@ impl<H> Queue<H> {
             }
             _ => None,
         };
-        let room = scratch.len();
+        // Behind one large payload mostly comes the next one, whose bytes would be copied out of the space.
+        let room = if self.is_after_large { RECEIVE_AHEAD_LENGTH.min(scratch.len()) } else { scratch.len() };
+        let scratch = &mut scratch[..room];
         let (direct, result) = match target {
             Some(target) => (left, self.socket.receive(&mut [SpanMut::new(target), SpanMut::new(scratch)])),
             None => (0, self.socket.receive(&mut [SpanMut::new(scratch)])),
@@ -65,7 +67,7 @@ impl<H> Queue<H> {
         let direct = direct.min(received);
         self.take_direct(direct);
         let may_be_more = !is_short || self.ended || !self.socket.is_emptied_by_short_read();
-        Ok(Received::Bytes { length: received - direct, may_be_more })
+        Ok(Received::Bytes { length: received - direct, direct, may_be_more })
     }
 
     /// After the last words nothing that comes matters, but it has to be read for ours to be delivered. Whether there may be
@@ -120,6 +122,7 @@ impl<H> Queue<H> {
             match self.receiver.next(input)? {
                 Some(Event::Command { entry, data_length }) => {
                     self.receiving = Receiving::Discard;
+                    self.is_after_large &= data_length == 0;
                     return Ok(Some(Incoming::Command { entry, data_length }));
                 }
                 Some(Event::Data(pdu)) => {
@@ -190,6 +193,7 @@ impl<H> Queue<H> {
             let error = if outside { FatalError::DataTransferOutOfRange } else { FatalError::PduSequence };
             DecodeError::new(error, 0)
         })?;
+        self.is_after_large = range.len() >= LARGE_DATA_LENGTH_MIN;
         self.receiving = Receiving::Transfer { slot, at: range.start };
         if !last_is_right {
             seen.note(Peculiarity::LastFlag);

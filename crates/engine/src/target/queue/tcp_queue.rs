@@ -142,6 +142,8 @@ pub(crate) struct Queue<H> {
     pub(super) secure: Option<Box<SecureStream>>,
     pub(super) receiver: Receiver,
     pub(super) receiving: Receiving,
+    /// The last data PDU was a large one.
+    pub(super) is_after_large: bool,
     /// Data that was asked for, by the numbers of the slots.
     pub(super) requested: Vec<Option<Requested>>,
     pub(super) transmitter: Transmitter<Payload<H>>,
@@ -176,6 +178,7 @@ impl<H> Queue<H> {
             secure: None,
             receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
             receiving: Receiving::Discard,
+            is_after_large: false,
             requested: Vec::new(),
             transmitter: Transmitter::new(PDUS_AT_FIRST),
             remainder: None,
