@@ -1,0 +1,60 @@
+//! Pages of a memory that one writer has alone: their locks are taken before, and given back with it.
+
+use super::{Memory, PAGE, RELEASE_AT, pages_of};
+
+/// Pages that its owner alone may write, until it is dropped.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    pub(super) memory: &'a Memory,
+    pub(super) offset: u64,
+    pub(super) length: usize,
+}
+
+impl Writer<'_> {
+    /// Copies `bytes` to where it begins.
+    ///
+    /// # Panics
+    /// When it has room for less.
+    pub fn write(&self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.length, "what was taken is written, and no more");
+        let start = self.memory.check(self.offset, bytes.len());
+        self.memory.mapping.mark(&(self.offset..self.offset + bytes.len() as u64));
+        // SAFETY: the range was checked, and the mapping lasts as long as the memory is borrowed.
+        // This has the locks of its pages alone, and their former users gave them back before.
+        #[allow(unsafe_code)]
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.mapping.at(start), bytes.len());
+        }
+    }
+
+    /// True if the bytes there are `bytes`.
+    pub fn equals(&self, bytes: &[u8]) -> bool {
+        self.memory.equals_held(self.offset, bytes)
+    }
+
+    /// Makes all of it zeroes.
+    pub(super) fn zero(&self) {
+        let (memory, offset, length) = (self.memory, self.offset, self.length as u64);
+        let (end, written) = (offset + length, memory.mapping.written());
+        if written.are_blank(&(offset..end)) {
+            return;
+        }
+        let (first, last) = (offset.next_multiple_of(PAGE), end - end % PAGE);
+        if length < RELEASE_AT || first >= last {
+            return memory.fill(offset, length);
+        }
+        memory.fill(offset, first - offset);
+        memory.fill(last, end - last);
+        let start = memory.check(first, (last - first) as usize);
+        if memory.mapping.release(start, (last - first) as usize).is_err() {
+            memory.fill(first, last - first);
+        }
+        written.clear(&(offset..end));
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        self.memory.locks().end_write(pages_of(self.offset, self.length as u64));
+    }
+}
