@@ -1,5 +1,5 @@
 //! Blocks in memory that all reactors share, and the next process if this one is upgraded. Reads leave it straight for the socket;
-//! writes are copied in. Nothing here is durable.
+//! writes are copied in, or large ones received. Nothing here is durable.
 
 mod writer;
 
@@ -52,10 +52,13 @@ pub struct Memory {
     remarks: Vec<String>,
 }
 
-/// Reference that keeps memory mapped while the network sends from it.
+/// Reference that keeps memory mapped while the network sends from it, or receives into it.
 pub(crate) trait MemoryHolder {
     /// The memory.
     fn memory(&self) -> &Memory;
+
+    /// True if data of a write that was admitted may go there now, without another look at it.
+    fn takes_data(&self) -> bool;
 }
 
 impl Memory {

@@ -300,6 +300,9 @@ impl Connection {
                     self.on_data(slot, buffer, is_intact, env)?;
                     self.pump(env);
                 }
+                Incoming::Placed { slot, buffer } => {
+                    self.with_io(env, |commands, ctx| [commands.data_placed(slot, buffer, ctx)]);
+                }
             }
         }
         if self.state.is_running() { Ok(()) } else { self.resume_between_pdus(env) }
