@@ -294,6 +294,12 @@ pub const KEEP_ALIVE_GRANULARITY_100MS: u16 = 10;
 pub const SCRATCH_LENGTH_MIN: usize = 32 << 10;
 /// Bytes a reactor receives with one call, over all connections.
 pub const RECEIVE_LENGTH: usize = 256 << 10;
+/// Bytes of a data PDU from which on it is received straight to where it goes: a call for each
+/// costs less than copying it. PDUs of simulations are short, and some have as many.
+pub const LARGE_DATA_LENGTH_MIN: usize = if cfg!(feature = "simulation") { 2 << 10 } else { 32 << 10 };
+/// Bytes received behind a large data PDU with the same call: the next header, or a hundred
+/// commands. Data of the next large PDU among them is copied.
+pub const RECEIVE_AHEAD_LENGTH: usize = if cfg!(feature = "simulation") { 1 << 10 } else { 8 << 10 };
 /// Receive calls one connection gets before the others have their turn.
 pub const RECEIVE_BUDGET: usize = 8;
 /// Turns that connections which are not queues yet get in one round of a reactor: each costs some ten microseconds, and

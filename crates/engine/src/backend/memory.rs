@@ -1,5 +1,8 @@
-//! Blocks in memory that all reactors share, and the new process if this one is upgraded. Reads leave it straight for the socket;
-//! writes are copied in. Nothing here is durable.
+//! Blocks in memory that all reactors share, and the new process if this one is upgraded. Reads
+//! leave it straight for the socket; writes are copied in, or large ones received. Nothing here is
+//! durable.
+
+mod writer;
 
 use std::io;
 use std::ops::Range;
@@ -21,6 +24,8 @@ use super::memory_room::{self, Promise};
 use super::page_locks::{PAGES_PER_WORD, PageLocks};
 use super::written_chunks::CHUNK;
 use crate::ring::Span;
+
+pub use self::writer::Writer;
 
 const WORD: usize = size_of::<u64>();
 const PAGE: u64 = 4096;
@@ -48,18 +53,13 @@ pub struct Memory {
     remarks: Vec<String>,
 }
 
-/// Reference that keeps memory mapped while the network sends from it.
+/// Reference that keeps memory mapped while the network sends from it, or receives into it.
 pub(crate) trait MemoryHolder {
     /// The memory.
     fn memory(&self) -> &Memory;
-}
 
-/// Pages that its owner alone may write, until it is dropped.
-#[derive(Debug)]
-pub struct Writer<'a> {
-    memory: &'a Memory,
-    offset: u64,
-    length: usize,
+    /// True if data of a write that was admitted may go there now, without another look at it.
+    fn takes_data(&self) -> bool;
 }
 
 impl Memory {
@@ -407,55 +407,6 @@ impl Memory {
         let room = self.mapping.room();
         assert!(start <= room && length <= room - start, "a range within the memory");
         start
-    }
-}
-
-impl Writer<'_> {
-    /// Copies `bytes` to where it begins.
-    ///
-    /// # Panics
-    /// When it has room for less.
-    pub fn write(&self, bytes: &[u8]) {
-        assert!(bytes.len() <= self.length, "what was taken is written, and no more");
-        let start = self.memory.check(self.offset, bytes.len());
-        self.memory.mapping.mark(&(self.offset..self.offset + bytes.len() as u64));
-        // SAFETY: the range was checked, and the mapping lasts as long as the memory is borrowed.
-        // This has the locks of its pages alone, and their former users gave them back before.
-        #[allow(unsafe_code)]
-        unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.mapping.at(start), bytes.len());
-        }
-    }
-
-    /// True if the bytes there are `bytes`.
-    pub fn equals(&self, bytes: &[u8]) -> bool {
-        self.memory.equals_held(self.offset, bytes)
-    }
-
-    /// Makes all of it zeroes.
-    fn zero(&self) {
-        let (memory, offset, length) = (self.memory, self.offset, self.length as u64);
-        let (end, written) = (offset + length, memory.mapping.written());
-        if written.are_blank(&(offset..end)) {
-            return;
-        }
-        let (first, last) = (offset.next_multiple_of(PAGE), end - end % PAGE);
-        if length < RELEASE_AT || first >= last {
-            return memory.fill(offset, length);
-        }
-        memory.fill(offset, first - offset);
-        memory.fill(last, end - last);
-        let start = memory.check(first, (last - first) as usize);
-        if memory.mapping.release(start, (last - first) as usize).is_err() {
-            memory.fill(first, last - first);
-        }
-        written.clear(&(offset..end));
-    }
-}
-
-impl Drop for Writer<'_> {
-    fn drop(&mut self) {
-        self.memory.locks().end_write(pages_of(self.offset, self.length as u64));
     }
 }
 

@@ -2,8 +2,9 @@
 //! caller that does not get a page learns it, and comes again. The content of pages is the
 //! memory's.
 //!
-//! The lock of a page is a byte, eight of them a word, so that one step locks up to 32 KiB. A lock is held for one copy or one
-//! send call, never from one turn of a reactor to the next: those who come again find it free, however slow a host is.
+//! The lock of a page is a byte, eight of them a word, so that one step locks up to 32 KiB. A lock
+//! is held for one copy, one send call or one receive call of what has come already, never from one
+//! turn of a reactor to the next: those who come again find it free, however slow a host is.
 
 use std::ops::Range;
 use std::time::Duration;

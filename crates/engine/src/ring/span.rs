@@ -74,6 +74,15 @@ impl<'a> SpanMut<'a> {
         Self(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }, PhantomData)
     }
 
+    /// Room of `length` bytes at `pointer`.
+    ///
+    /// # Safety
+    /// The memory must stay mapped for `'a`, and nothing else may read or write it meanwhile.
+    #[allow(unsafe_code)]
+    pub(crate) const unsafe fn from_raw(pointer: *mut u8, length: usize) -> Self {
+        Self(libc::iovec { iov_base: pointer.cast(), iov_len: length }, PhantomData)
+    }
+
     /// Address of the first byte.
     pub(super) const fn pointer(&mut self) -> *mut u8 {
         self.0.iov_base.cast()

@@ -4,11 +4,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use crate::raw_host::{Client, ENGINES, Give, Host, Kind, Options, SIZE, SPACES, Space, TestTarget};
+use crate::raw_host::{
+    Client, ENGINES, Give, Host, Kind, Options, SIZE, SPACES, Space, TestTarget, assert_status, pattern,
+};
+use crate::reservation_party::Party;
 use engine::target::Reactors;
 use nvme::Status;
 use nvme::io::IoCommand;
-use nvme::tcp::Digests;
+use nvme::reservation::{AcquireAction, ReservationType};
+use nvme::tcp::{DataPdu, Digests, PduType, flags};
 use prerequisite::wait_until;
 
 const MEBIBYTE: usize = 1 << 20;
@@ -141,5 +145,100 @@ fn blocks_that_several_reactors_write_and_read_are_each_of_one_write() {
                 assert_eq!(damaged, 0, "of {blocks} blocks of {space:?}, {length} bytes each, {digests:?}");
             }
         }
+    }
+}
+
+/// Begins a write over another one, sends its data but for the last bytes, and reads the blocks
+/// meanwhile. Gives the rest of the data, which is still to be sent.
+fn half_written(
+    writer: &mut Client,
+    reader: &mut Client,
+    space: Space,
+    (old, new): (&[u8], &[u8]),
+) -> Vec<u8> {
+    let blocks = new.len() as u32 / space.block;
+    assert_eq!(writer.write(space, 0, old, false).status, Status::SUCCESS);
+    let command = IoCommand::Write { start: 0, blocks, force_unit_access: false };
+    writer.submit(command.encode(space.nsid), Give::Asked(new));
+    let request = writer.ready_to_transfer();
+    let (id, tag) = (request.command_id.get(), request.transfer_tag.get());
+    assert_eq!((request.offset.get(), request.length.get()), (0, new.len() as u32));
+    let pdu = DataPdu::new(PduType::DataToController, flags::LAST, id, tag, 0, new.len() as u32);
+    let mut bytes = writer.frame_data(pdu, new);
+    let rest = bytes.split_off(bytes.len() - 100);
+    writer.send(&bytes);
+    assert!(reader.read(space, 0, blocks).data == old, "{space:?}: blocks of an unfinished write");
+    rest
+}
+
+#[test]
+fn a_large_write_has_an_effect_when_all_its_data_has_come() {
+    const LENGTH: usize = 128 << 10;
+    let (old, new) = (fill(LENGTH, 1), fill(LENGTH, 2));
+    for engine in ENGINES {
+        let (target, _reading, mut reader) = TestTarget::with_queue(engine);
+        let connections = target.connections();
+        for space in memories() {
+            let blocks = LENGTH as u32 / space.block;
+            let writing = Host::connect(target.address());
+            let mut writer = writing.io(1);
+            for _ in 0..8 {
+                let rest = half_written(&mut writer, &mut reader, space, (&old, &new));
+                writer.send(&rest);
+                assert_eq!(writer.wait().status, Status::SUCCESS);
+                assert!(reader.read(space, 0, blocks).data == new, "{space:?}: an acknowledged write");
+            }
+            half_written(&mut writer, &mut reader, space, (&old, &new));
+            drop((writing, writer));
+            wait_until("the end of the writer's connections", || target.connections() == connections);
+            assert!(reader.read(space, 0, blocks).data == old, "{space:?}: a write without its end");
+        }
+    }
+}
+
+/// Sends the data of a large write only when another host has reserved the namespace, or has
+/// reserved it, preempted the first one and cleared all.
+fn write_too_late(server: &TestTarget, is_preempted: bool, expected: Status) {
+    const LENGTH: usize = 48 << 10;
+    let space = SPACES[0];
+    let mut parties = [1, 2].map(|number| Party::connect(server.address(), number));
+    let [a, b] = &mut parties;
+    let blocks = LENGTH as u32 / space.block;
+    let write = IoCommand::Write { start: 0, blocks, force_unit_access: false };
+    // Several times: data that comes at once and data that comes in parts go different ways.
+    for round in 0..16 {
+        a.register(space.nsid);
+        b.register(space.nsid);
+        let [before, late] = [0, 1].map(|number| pattern(LENGTH, 2 * round + number));
+        let queue = &mut a.queues[0];
+        assert_status(queue.write(space, 0, &before, false).status, Status::SUCCESS, "a write before");
+        queue.submit(write.encode(space.nsid), Give::Asked(&late));
+        let request = queue.ready_to_transfer();
+        b.acquire(space.nsid, ReservationType::WriteExclusive);
+        if is_preempted {
+            b.preempt(space.nsid, AcquireAction::PreemptAndAbort, a.key);
+            b.clear(space.nsid);
+        }
+        let queue = &mut a.queues[0];
+        queue.answer(&request);
+        assert_status(queue.wait().status, expected, "its data came too late");
+        assert!(b.queues[0].read(space, 0, blocks).data == before, "nothing of it was written");
+        if !is_preempted {
+            b.clear(space.nsid);
+        }
+    }
+}
+
+#[test]
+fn a_large_write_whose_data_comes_after_a_reservation_has_no_effect() {
+    for engine in ENGINES {
+        write_too_late(&TestTarget::start(engine), false, Status::RESERVATION_CONFLICT);
+    }
+}
+
+#[test]
+fn a_large_write_whose_data_comes_after_preempt_and_abort_has_no_effect() {
+    for engine in ENGINES {
+        write_too_late(&TestTarget::start(engine), true, Status::ABORTED_PREEMPT);
     }
 }

@@ -197,6 +197,15 @@ impl Receiver {
         self.data_left = self.data_left.checked_sub(bytes.len()).expect("more data than the PDU has");
     }
 
+    /// Records that the next `length` bytes of the current PDU's data were received elsewhere, which have no digest.
+    ///
+    /// # Panics
+    /// When they have one, or are more than the PDU has left.
+    pub fn data_placed(&mut self, length: usize) {
+        assert!(self.state == State::Data && !self.data_digested, "data that has to be looked at");
+        self.data_left = self.data_left.checked_sub(length).expect("more data than the PDU has");
+    }
+
     /// The next event in `input`, which moves on past what was used. `None` wants more bytes, or the data
     /// taken.
     ///

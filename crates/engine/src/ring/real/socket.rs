@@ -66,6 +66,11 @@ impl Socket {
         }
     }
 
+    /// Bytes that a receive call gets at least, where a short one empties the socket.
+    pub fn available(&self) -> usize {
+        rustix::io::ioctl_fionread(&self.descriptor).map_or(0, |bytes| bytes as usize)
+    }
+
     /// Sends `spans` in order, as much as there is room for.
     ///
     /// # Errors

@@ -382,6 +382,12 @@ impl World {
         Ok(moved)
     }
 
+    /// Bytes that have come and were not received.
+    pub(super) fn available(&self, descriptor: RawFd) -> usize {
+        let (number, end) = end_of(descriptor);
+        self.network.connections[number].ends[end].received.len()
+    }
+
     pub(super) fn reset_when_closed(&mut self, descriptor: RawFd) {
         let (number, end) = end_of(descriptor);
         self.network.connections[number].ends[end].resets_when_closed = true;

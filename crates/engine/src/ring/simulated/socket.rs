@@ -47,6 +47,11 @@ impl Socket {
         scheduler::with(|world| world.receive(self.descriptor, room)).map_err(io::Error::from_raw_os_error)
     }
 
+    /// Bytes that a receive call gets at least, where a short one empties the socket.
+    pub fn available(&self) -> usize {
+        scheduler::with(|world| world.available(self.descriptor))
+    }
+
     /// Sends `spans` in order, as much as there is room for.
     ///
     /// # Errors

@@ -95,7 +95,8 @@ impl Intake {
                     return Err(wrong_length);
                 }
                 let buffer = pool.take(length as usize);
-                Ok(Taken::Awaits(Next::Request { slot: self.keep(entry), command_id, buffer }))
+                let slot = self.keep(entry);
+                Ok(Taken::Awaits(Next::Request { slot, command_id, buffer, place: None }))
             }
             _ => Ok(Taken::Ready),
         }

@@ -10,8 +10,10 @@ use super::execute::{Data, Step, StepContext};
 use super::request::{Next, Pair, Request, State};
 use super::work::{Work, written};
 use crate::backend::Backend;
+use crate::limits::LARGE_DATA_LENGTH_MIN;
 use crate::ring::Buffer;
-use crate::target::served::{Namespace, flags};
+use crate::target::queue::Place;
+use crate::target::served::{HeldNamespace, Namespace, flags};
 use crate::target::telemetry::Stage;
 
 impl Commands {
@@ -55,12 +57,37 @@ impl Commands {
             | Work::Reservation { .. } => {
                 self.slots.set(index, State::AwaitsData { refused: None });
                 let buffer = self.slots.hold(length as usize, ctx.pool);
-                Next::Request { slot: index, command_id, buffer }
+                Next::Request { slot: index, command_id, buffer, place: self.place_of(index) }
             }
             Work::Flush | Work::Zero { .. } | Work::Verify { .. } | Work::MarkUncorrectable { .. } => {
                 self.go_on(index, None, ctx)
             }
         }
+    }
+
+    /// Memory that the data of a large write may go to when all of it has come, without another
+    /// look at the command.
+    fn place_of(&self, index: u16) -> Option<Place<HeldNamespace>> {
+        // A digest is compared before the backend sees a byte.
+        let has_data_digest = self.of.has_data_digest;
+        let request = self.slots.get(index)?;
+        let Work::Write { range, .. } = request.work else { return None };
+        let is_plain = request.is_admitted && !request.is_paired() && !has_data_digest;
+        if !is_plain || range.length < LARGE_DATA_LENGTH_MIN as u64 {
+            return None;
+        }
+        let Backend::Memory(_) = *request.view.get(request.nsid)?.backend else { return None };
+        let holder = HeldNamespace::new(request.view.clone(), request.nsid);
+        Some(Place { holder, offset: range.offset })
+    }
+
+    /// The data of the command in a slot has come to its place: the write has taken effect.
+    pub(crate) fn data_placed(&mut self, index: u16, buffer: Buffer, ctx: &mut Context<'_>) -> Next {
+        if let Some(request) = self.slots.get_mut(index) {
+            request.goes_on_after(Stage::Receive, ctx.now);
+        }
+        self.slots.set(index, State::InHand);
+        self.finish(index, Status::SUCCESS, Some(buffer), ctx)
     }
 
     /// The data of the command in a slot has come.

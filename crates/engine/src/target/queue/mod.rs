@@ -11,4 +11,4 @@ mod tcp_queue;
 pub(crate) use disconnect::Disconnect;
 pub(crate) use handed::QueueState;
 pub(crate) use receive::{Incoming, Received};
-pub(crate) use tcp_queue::{Next, Payload, Queue, Reply};
+pub(crate) use tcp_queue::{Next, Payload, Place, Queue, Reply};

@@ -9,7 +9,8 @@ use zerocopy::IntoBytes;
 
 use super::disconnect::Disconnect;
 use super::tcp_queue::{Queue, Receiving, Requested};
-use crate::limits::{DATA_TO_CONTROLLER_MAX, RECEIVE_BUDGET};
+use crate::backend::MemoryHolder;
+use crate::limits::{DATA_TO_CONTROLLER_MAX, LARGE_DATA_LENGTH_MIN, RECEIVE_AHEAD_LENGTH, RECEIVE_BUDGET};
 use crate::observation::Observation;
 use crate::ring::{Buffer, SpanMut, observe};
 use crate::target::telemetry::{Peculiarity, Seen};
@@ -20,24 +21,32 @@ pub(crate) enum Incoming {
     Command { entry: SubmissionEntry, data_length: usize },
     /// All the data of the command in a slot; whether it is as it was sent.
     Data { slot: u16, buffer: Buffer, is_intact: bool },
+    /// The same, where all of it is in its place in memory already. The buffer is given back.
+    Placed { slot: u16, buffer: Buffer },
 }
 
 /// Result of one receive call.
 pub(crate) enum Received {
-    /// This number of bytes at the beginning of the space, and whether there may be more.
-    Bytes { length: usize, may_be_more: bool },
+    /// This number of bytes at the beginning of the space, and of payload where it belongs; whether there may be more.
+    Bytes { length: usize, direct: usize, may_be_more: bool },
     /// No bytes were available.
     Nothing,
 }
 
-impl<H> Queue<H> {
-    /// Makes one receive call: the rest of a large payload goes straight to its buffer, all that
-    /// follows to `scratch`.
+impl<H: MemoryHolder> Queue<H> {
+    /// Makes one receive call: the rest of a large payload goes straight to its place or its
+    /// buffer, all that follows to `scratch`.
     pub(crate) fn receive(&mut self, scratch: &mut [u8]) -> Result<Received, Disconnect> {
         if self.secure.is_some() {
             return self.receive_records(scratch);
         }
+        // Behind one large payload mostly comes the next one, whose bytes would be copied out of the space.
+        let room = if self.is_after_large { RECEIVE_AHEAD_LENGTH.min(scratch.len()) } else { scratch.len() };
+        let scratch = &mut scratch[..room];
         let left = self.receiver.data_left();
+        if let Some(received) = self.receive_in_place(left, scratch)? {
+            return Ok(received);
+        }
         let target = match &mut self.receiving {
             Receiving::Transfer { slot, at } if left > 0 => {
                 let requested = self.requested.get_mut(usize::from(*slot)).and_then(Option::as_mut);
@@ -48,7 +57,6 @@ impl<H> Queue<H> {
             }
             _ => None,
         };
-        let room = scratch.len();
         let (direct, result) = match target {
             Some(target) => (left, self.socket.receive(&mut [SpanMut::new(target), SpanMut::new(scratch)])),
             None => (0, self.socket.receive(&mut [SpanMut::new(scratch)])),
@@ -65,9 +73,60 @@ impl<H> Queue<H> {
         let direct = direct.min(received);
         self.take_direct(direct);
         let may_be_more = !is_short || self.ended || !self.socket.is_emptied_by_short_read();
-        Ok(Received::Bytes { length: received - direct, may_be_more })
+        Ok(Received::Bytes { length: received - direct, direct, may_be_more })
     }
 
+    /// Receives the rest of a write's data into memory, if all of it has come: the write takes
+    /// effect at once and as a whole, as if it had been copied. `None` if some of it has not come,
+    /// or if the command has to be looked at first.
+    fn receive_in_place(&mut self, left: usize, scratch: &mut [u8]) -> Result<Option<Received>, Disconnect> {
+        // Where a short read says nothing, a stream may give less than has come.
+        if left < LARGE_DATA_LENGTH_MIN || self.digests.data || !self.socket.is_emptied_by_short_read() {
+            return Ok(None);
+        }
+        let Receiving::Transfer { slot, at } = self.receiving else { return Ok(None) };
+        let Some(Some(requested)) = self.requested.get_mut(usize::from(slot)) else { return Ok(None) };
+        let Some(place) = &requested.place else { return Ok(None) };
+        // Of a transfer in several PDUs the last alone, behind which nothing can stay away.
+        if requested.transfer.remaining() > 0 || !place.holder.takes_data() {
+            return Ok(None);
+        }
+        if self.socket.available() < left {
+            return Ok(None);
+        }
+        // All pages for the whole call, so that each block is of one write. For pages in use the
+        // command waits later, with its data in the buffer.
+        let memory = place.holder.memory();
+        let Some(mut writer) = memory.writer(place.offset, requested.buffer.len()) else { return Ok(None) };
+        let room = scratch.len();
+        let span = writer.room(at, left);
+        let received = self.socket.receive(&mut [span, SpanMut::new(scratch)]).unwrap_or(0);
+        let mut placed = received.min(left);
+        // The kernel gives less than it has if it finds no memory for a page. The rest is copied
+        // into such a page, as any other write would be.
+        while placed < left {
+            let rest = &mut requested.buffer[at + placed..at + left];
+            let Some(more @ 1..) = self.socket.receive(&mut [SpanMut::new(rest)]).ok() else {
+                tracing::error!("data of a write cannot be received; closing the connection");
+                return Err(Disconnect::Gone);
+            };
+            writer.write_at(at + placed, &rest[..more]);
+            placed += more;
+        }
+        // Bytes that came with the header.
+        writer.write_at(0, &requested.buffer[..at]);
+        drop(writer);
+        requested.is_placed = true;
+        self.receiver.data_placed(left);
+        self.receiving = Receiving::Transfer { slot, at: at + left };
+        self.received_since_look = true;
+        let is_short = (left..left + room).contains(&received);
+        let (length, may_be_more) = (received.saturating_sub(left), !is_short || self.ended);
+        Ok(Some(Received::Bytes { length, direct: left, may_be_more }))
+    }
+}
+
+impl<H> Queue<H> {
     /// After the last words nothing that comes matters, but it has to be read for ours to be delivered. Whether there may be
     /// more.
     pub(crate) fn discard_input(&mut self, scratch: &mut [u8]) -> Result<bool, Disconnect> {
@@ -120,6 +179,7 @@ impl<H> Queue<H> {
             match self.receiver.next(input)? {
                 Some(Event::Command { entry, data_length }) => {
                     self.receiving = Receiving::Discard;
+                    self.is_after_large &= data_length == 0;
                     return Ok(Some(Incoming::Command { entry, data_length }));
                 }
                 Some(Event::Data(pdu)) => {
@@ -190,6 +250,7 @@ impl<H> Queue<H> {
             let error = if outside { FatalError::DataTransferOutOfRange } else { FatalError::PduSequence };
             DecodeError::new(error, 0)
         })?;
+        self.is_after_large = range.len() >= LARGE_DATA_LENGTH_MIN;
         self.receiving = Receiving::Transfer { slot, at: range.start };
         if !last_is_right {
             seen.note(Peculiarity::LastFlag);
@@ -211,7 +272,10 @@ impl<H> Queue<H> {
                 if requested.transfer.remaining() > 0 {
                     return None;
                 }
-                let Requested { buffer, is_intact, .. } = place.take()?;
+                let Requested { buffer, is_intact, is_placed, .. } = place.take()?;
+                if is_placed {
+                    return Some(Incoming::Placed { slot, buffer });
+                }
                 Some(Incoming::Data { slot, buffer, is_intact })
             }
         }
@@ -219,7 +283,7 @@ impl<H> Queue<H> {
 }
 
 /// Puts data of the PDU that is coming in where it goes.
-fn keep(receiving: &mut Receiving, requested: &mut [Option<Requested>], data: &[u8]) {
+fn keep<H>(receiving: &mut Receiving, requested: &mut [Option<Requested<H>>], data: &[u8]) {
     match receiving {
         Receiving::Discard => {}
         Receiving::Transfer { slot, at } => {
@@ -238,3 +302,7 @@ fn keep(receiving: &mut Receiving, requested: &mut [Option<Requested>], data: &[
         }
     }
 }
+
+#[cfg(test)]
+#[path = "receive_tests.rs"]
+mod tests;

@@ -32,7 +32,7 @@ impl<H> Queue<H> {
         };
         self.received_since_look = true;
         let may_be_more = length == room || self.ended || !self.socket.is_emptied_by_short_read();
-        Ok(Received::Bytes { length, may_be_more })
+        Ok(Received::Bytes { length, direct: 0, may_be_more })
     }
 
     /// True once the keys have reached their usage limit. A host that can do so replaces them

@@ -87,8 +87,8 @@ pub(crate) enum Next<H> {
     /// Sends the reply.
     Reply(Reply<H>),
     /// Requests the command's data (R2T) into this buffer; the transfer tag is the number of the
-    /// slot.
-    Request { slot: u16, command_id: u16, buffer: Buffer },
+    /// slot. Data that has a place in memory may go there at once.
+    Request { slot: u16, command_id: u16, buffer: Buffer, place: Option<Place<H>> },
     /// Reads the command's data from its capsule into this buffer, after `skip` bytes of other
     /// data.
     Capsule { slot: u16, skip: usize, buffer: Buffer },
@@ -96,6 +96,13 @@ pub(crate) enum Next<H> {
     After(Reply<H>, Box<Next<H>>),
     /// No step: the command waits, or has been answered already.
     Nothing,
+}
+
+/// Memory that a write's data goes to, from this byte on, if the write was admitted.
+#[derive(Debug)]
+pub(crate) struct Place<H> {
+    pub(crate) holder: H,
+    pub(crate) offset: u64,
 }
 
 /// Destination of the data of the PDU that is being received.
@@ -111,9 +118,12 @@ pub(super) enum Receiving {
 
 /// Data that was asked for.
 #[derive(Debug)]
-pub(super) struct Requested {
+pub(super) struct Requested<H> {
     pub(super) command_id: u16,
     pub(super) buffer: Buffer,
+    pub(super) place: Option<Place<H>>,
+    /// The data is in its place: the write has taken effect.
+    pub(super) is_placed: bool,
     pub(super) transfer: Transfer,
     /// False once a data digest of the transfer did not match.
     pub(super) is_intact: bool,
@@ -142,8 +152,10 @@ pub(crate) struct Queue<H> {
     pub(super) secure: Option<Box<SecureStream>>,
     pub(super) receiver: Receiver,
     pub(super) receiving: Receiving,
+    /// The last data PDU was a large one.
+    pub(super) is_after_large: bool,
     /// Data that was asked for, by the numbers of the slots.
-    pub(super) requested: Vec<Option<Requested>>,
+    pub(super) requested: Vec<Option<Requested<H>>>,
     pub(super) transmitter: Transmitter<Payload<H>>,
     /// Saved rest of a page, sent before the rest of the first payload in the send list.
     pub(super) remainder: Option<Remainder>,
@@ -176,6 +188,7 @@ impl<H> Queue<H> {
             secure: None,
             receiver: Receiver::new(Role::Controller, DATA_TO_CONTROLLER_MAX),
             receiving: Receiving::Discard,
+            is_after_large: false,
             requested: Vec::new(),
             transmitter: Transmitter::new(PDUS_AT_FIRST),
             remainder: None,
@@ -299,7 +312,9 @@ impl<H> Queue<H> {
     pub(crate) fn take(&mut self, next: Next<H>) {
         match next {
             Next::Reply(reply) => self.reply(reply),
-            Next::Request { slot, command_id, buffer } => self.request(slot, command_id, buffer),
+            Next::Request { slot, command_id, buffer, place } => {
+                self.request((slot, command_id), buffer, place);
+            }
             Next::Capsule { slot, skip, buffer } => {
                 self.receiving = Receiving::Capsule { slot, buffer, skip, at: 0 };
             }
@@ -344,15 +359,22 @@ impl<H> Queue<H> {
     }
 
     /// Asks the host for the data of a command, all of it at once.
-    fn request(&mut self, slot: u16, command_id: u16, buffer: Buffer) {
+    fn request(&mut self, (slot, command_id): (u16, u16), buffer: Buffer, place: Option<Place<H>>) {
         let length = buffer.len() as u32;
         let at = usize::from(slot);
         if self.requested.len() <= at {
             self.requested.resize_with(at + 1, || None);
         }
         let transfer = Transfer::new(0..length, slot);
-        self.requested[at] = Some(Requested { command_id, buffer, transfer, is_intact: true });
+        let (is_placed, is_intact) = (false, true);
+        self.requested[at] = Some(Requested { command_id, buffer, place, is_placed, transfer, is_intact });
         self.transmitter.ready_to_transfer(ReadyToTransfer::new(command_id, slot, 0, length));
+    }
+
+    /// Has data that comes from now on looked at before it goes anywhere: some of the commands were
+    /// ended meanwhile.
+    pub(crate) fn place_nothing(&mut self) {
+        self.requested.iter_mut().flatten().for_each(|requested| requested.place = None);
     }
 
     /// Says why the connection ends, as the specification wants it; the end of the stream follows when that has left.

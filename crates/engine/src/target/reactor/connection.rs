@@ -23,7 +23,8 @@ use self::state::State;
 use super::host_authentication::HostAuthentication;
 use super::role::Role;
 use crate::limits::{
-    CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, SEND_BATCH_BYTES, WORK_BYTES_PER_TURN,
+    CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, RECEIVE_LENGTH, SEND_BATCH_BYTES,
+    WORK_BYTES_PER_TURN,
 };
 use crate::observation::Observation;
 use crate::ring::{Buffer, BufferPool, Moment, Ring, observe};
@@ -234,6 +235,7 @@ impl Connection {
     }
 
     fn receive(&mut self, env: &mut Environment<'_>, scratch: &mut [u8]) -> Result<NextTurn, Disconnect> {
+        let mut unanswered_bytes = 0;
         for _ in 0..RECEIVE_BUDGET {
             if !self.state.is_running() && !self.wants_more_before_end() {
                 return Ok(NextTurn::Wait);
@@ -242,14 +244,19 @@ impl Connection {
             if self.queue.is_congested() {
                 return Ok(NextTurn::Wait);
             }
-            let Received::Bytes { length, may_be_more } = self.queue.receive(scratch)? else {
+            let Received::Bytes { length, direct, may_be_more } = self.queue.receive(scratch)? else {
                 return Ok(NextTurn::Wait);
             };
             self.take(&mut scratch[..length], env)?;
             if !may_be_more {
                 return Ok(NextTurn::Wait);
             }
-            self.flush(env).map_err(|_| Disconnect::Gone)?;
+            // Not after each call: a send costs more than the additional call for a large payload.
+            unanswered_bytes += length + direct;
+            if unanswered_bytes >= RECEIVE_LENGTH {
+                unanswered_bytes = 0;
+                self.flush(env).map_err(|_| Disconnect::Gone)?;
+            }
         }
         Ok(NextTurn::Again)
     }
@@ -292,6 +299,9 @@ impl Connection {
                 Incoming::Data { slot, buffer, is_intact } => {
                     self.on_data(slot, buffer, is_intact, env)?;
                     self.pump(env);
+                }
+                Incoming::Placed { slot, buffer } => {
+                    self.with_io(env, |commands, ctx| [commands.data_placed(slot, buffer, ctx)]);
                 }
             }
         }

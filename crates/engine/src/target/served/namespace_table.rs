@@ -152,7 +152,7 @@ impl std::ops::Deref for NamespaceView {
     }
 }
 
-/// Keeps a memory namespace in place while it is sent.
+/// Keeps a memory namespace in place while it is sent, or received into.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldNamespace {
     view: Rc<NamespaceView>,
@@ -172,5 +172,10 @@ impl MemoryHolder for HeldNamespace {
             Some(Backend::Memory(memory)) => memory,
             _ => unreachable!("memory is sent only of a memory namespace"),
         }
+    }
+
+    fn takes_data(&self) -> bool {
+        // A reservation, a claim and uncorrectable blocks are looked at where a write is executed.
+        self.view.get(self.nsid).is_some_and(|namespace| namespace.flags() == 0)
     }
 }

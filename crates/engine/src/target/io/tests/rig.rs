@@ -145,7 +145,7 @@ impl Rig {
                 self.reply(&reply);
                 self.take(*next);
             }
-            Next::Request { slot, command_id, mut buffer } => {
+            Next::Request { slot, command_id, mut buffer, .. } => {
                 let data = self.unsent.remove(&command_id).expect("it is asked for once");
                 buffer.copy_from_slice(&data);
                 self.now = self.now.after(self.data_takes);

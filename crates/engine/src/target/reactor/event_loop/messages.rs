@@ -146,6 +146,8 @@ impl EventLoop {
                 for token in self.tokens(|_| true) {
                     self.turn(token, now, |connection, env, _| {
                         connection.with_io(env, |commands, ctx| commands.end_fenced(namespace, hosts, ctx));
+                        // Data that is on its way for one of them must not go anywhere either.
+                        connection.queue.place_nothing();
                         connection.flush_or_close(env, NextTurn::Wait)
                     });
                 }
