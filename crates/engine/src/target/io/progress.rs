@@ -86,7 +86,9 @@ impl Commands {
         if let Some(request) = self.slots.get_mut(index) {
             request.goes_on_after(Stage::Receive, ctx.now);
         }
-        self.slots.set(index, State::InHand);
+        let before = self.slots.set(index, State::InHand);
+        // A command that is refused while its data is on its way loses its place with that.
+        debug_assert!(matches!(before, State::AwaitsData { refused: None }), "{before:?}");
         self.finish(index, Status::SUCCESS, Some(buffer), ctx)
     }
 

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use nvme::tcp::digest::{DIGEST_LENGTH, crc32c};
 use nvme::tcp::{Chunk, Digests, PduType, Transmitter, flags};
 use prerequisite::wait_until;
 
@@ -49,12 +50,17 @@ struct Rig {
 
 impl Rig {
     fn new(length: usize) -> Self {
+        Self::with_digests(length, Digests::default())
+    }
+
+    fn with_digests(length: usize, digests: Digests) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let host = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, peer) = listener.accept().unwrap();
         let socket = Arc::new(Socket::new(stream).unwrap());
         let mut queue = Queue::new(1, socket, Moment(u64::MAX));
-        queue.receiver.go_on_with(Digests::default());
+        queue.receiver.go_on_with(digests);
+        queue.digests = digests;
         let memory = Memory::new(SIZE as u64).unwrap();
         assert_eq!(memory.write(0, &vec![1; SIZE]), SIZE);
         let holder = Holder(Rc::new((memory, Cell::new(true))));
@@ -72,7 +78,8 @@ impl Rig {
         let (offset, length) = (part.start as u32, data.len() as u32);
         let pdu = DataPdu::new(PduType::DataToController, flags, COMMAND, SLOT, offset, length);
         let mut transmitter = Transmitter::new(1);
-        transmitter.data(pdu, (), 0..data.len(), Some(0));
+        transmitter.set_digests(self.queue.digests);
+        transmitter.data(pdu, (), 0..data.len(), Some(crc32c(data)));
         let mut bytes = Vec::new();
         for chunk in transmitter.chunks() {
             bytes.extend_from_slice(match chunk {
@@ -187,4 +194,26 @@ fn a_page_that_is_being_sent_is_not_received_into() {
     let incoming = rig.come_whole();
     rig.holder.memory().release(page, 512);
     rig.assert_kept(&incoming);
+}
+
+#[test]
+fn data_with_a_digest_has_no_effect_before_it_is_compared() {
+    let digests = Digests { header: true, data: true };
+    let mut rig = Rig::with_digests(LENGTH, digests);
+    let incoming = rig.come_whole();
+    rig.assert_kept(&incoming);
+    let mut rig = Rig::with_digests(LENGTH, digests);
+    let mut pdu = rig.pdu(0..LENGTH);
+    let last = pdu.len() - DIGEST_LENGTH - 1;
+    pdu[last] ^= 1;
+    let incoming = rig.come(&pdu);
+    assert!(matches!(incoming[..], [Incoming::Data { slot: SLOT, is_intact: false, .. }]));
+    rig.assert_untouched();
+}
+
+#[test]
+fn a_digest_of_headers_keeps_no_data_from_its_place() {
+    let mut rig = Rig::with_digests(LENGTH, Digests { header: true, data: false });
+    let incoming = rig.come_whole();
+    rig.assert_placed(&incoming);
 }

@@ -7,5 +7,6 @@ mod answers;
 mod copy;
 mod limits;
 mod pair;
+mod place;
 mod reservation;
 mod rig;

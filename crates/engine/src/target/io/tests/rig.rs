@@ -11,7 +11,7 @@ use nvme::io::{Fused, IoCommand};
 use nvme::{SglDescriptor, Status, SubmissionEntry};
 use uuid::Uuid;
 
-use crate::backend::{Backend, BackendConfig, Clusters, Device, Opening};
+use crate::backend::{Backend, BackendConfig, Clusters, Device, MemoryHolder, Opening};
 use crate::ring::channel::{Receiver, channel};
 use crate::ring::{Buffer, BufferPool, Moment, StorageOp, Waker};
 use crate::target::config::{NamespaceConfig, QosConfig, SubsystemConfig};
@@ -20,7 +20,7 @@ use crate::target::fabric::{Fabric, TargetConfig};
 use crate::target::io::context::Storage;
 use crate::target::io::{Capsule, Commands, Context, Next, QueueIdentity, StorageToken};
 use crate::target::messaging::{Address, Mailbox, Message};
-use crate::target::queue::{Payload, Reply};
+use crate::target::queue::{Payload, Place, Reply};
 use crate::target::served::{Host, HostKeys, Namespace, Subsystem};
 use crate::target::telemetry::{NamespaceCounts, Seen};
 
@@ -61,6 +61,8 @@ pub(super) struct Rig {
     /// The data of commands whose data was not in their capsules, by their identifiers.
     unsent: HashMap<u16, Vec<u8>>,
     answers: Vec<Answer>,
+    /// Commands whose data was written to its place in memory, as a queue does that has all of it.
+    pub(super) placed: Vec<u16>,
     /// Delay of requested data.
     pub(super) data_takes: Duration,
     /// A file that stands for a disk; nothing is read from it or written to it.
@@ -122,6 +124,7 @@ impl Rig {
             messages,
             unsent: HashMap::new(),
             answers: Vec::new(),
+            placed: Vec::new(),
             data_takes: Duration::ZERO,
             _folder: folder,
         }
@@ -145,10 +148,17 @@ impl Rig {
                 self.reply(&reply);
                 self.take(*next);
             }
-            Next::Request { slot, command_id, mut buffer, .. } => {
+            Next::Request { slot, command_id, mut buffer, place } => {
                 let data = self.unsent.remove(&command_id).expect("it is asked for once");
-                buffer.copy_from_slice(&data);
                 self.now = self.now.after(self.data_takes);
+                if let Some(Place { holder, offset }) = place
+                    && holder.takes_data()
+                {
+                    assert_eq!(holder.memory().write(offset, &data), data.len());
+                    self.placed.push(command_id);
+                    return self.act(|commands, ctx| vec![commands.data_placed(slot, buffer, ctx)]);
+                }
+                buffer.copy_from_slice(&data);
                 self.act(|commands, ctx| vec![commands.data_came(slot, buffer, true, ctx)]);
             }
             Next::Capsule { slot, skip, mut buffer } => {
@@ -161,7 +171,7 @@ impl Rig {
         }
     }
 
-    fn reply<H: crate::backend::MemoryHolder>(&mut self, reply: &Reply<H>) {
+    fn reply<H: MemoryHolder>(&mut self, reply: &Reply<H>) {
         let data = match reply.data() {
             None => Vec::new(),
             Some((Payload::Buffer(buffer), length)) => buffer[..length as usize].to_vec(),
