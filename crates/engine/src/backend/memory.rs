@@ -171,11 +171,12 @@ impl Memory {
             tracing::warn!("memory namespace of {size} bytes: {remark}");
         }
         let before = self.length.swap(wanted, Ordering::Relaxed) as u64;
-        // Commands that were begun before may still reach the range: it stays mapped.
-        let mut lost = wanted as u64;
-        while lost < before {
-            lost += self.zero(lost, before - lost);
-            if lost < before {
+        // Commands that were begun before may still reach a lost range: it stays mapped. Data that
+        // such a command has written there is removed when the range is gained again.
+        let (mut at, end) = (before.min(wanted as u64), before.max(wanted as u64));
+        while at < end {
+            at += self.zero(at, end - at);
+            if at < end {
                 // A reactor has a page for one send call at most.
                 thread::yield_now();
             }
@@ -492,6 +493,15 @@ mod tests {
         assert_eq!(memory.length(), 1 << 20);
         assert_eq!(memory.equals(4096, &[0; 4096], false), Some(true));
         assert!(memory.resize(u64::MAX - 7).is_err() && memory.resize(0).is_err());
+    }
+
+    #[test]
+    fn a_late_write_behind_the_end_is_not_found_when_it_grows() {
+        let memory = Memory::new(8192).expect("two pages");
+        memory.resize(4096).expect("shrinks");
+        assert_eq!(memory.write(4096, &[7; 4096]), 4096, "of a command that was begun before");
+        memory.resize(8192).expect("grows");
+        assert_eq!(memory.equals(4096, &[0; 4096], false), Some(true));
     }
 
     #[test]
