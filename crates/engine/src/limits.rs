@@ -544,6 +544,7 @@ const _: () = {
     assert!(DATA_TO_CONTROLLER_MAX.is_multiple_of(4) && DATA_TO_CONTROLLER_MAX >= 4096);
     assert!(ADMIN_QUEUE_ENTRIES_MAX as usize > ASYNC_EVENTS_MAX + ABORTS_MAX as usize);
     assert!(RECEIVE_LENGTH >= IN_CAPSULE_LENGTH_MAX);
+    assert!(RECEIVE_AHEAD_LENGTH < LARGE_DATA_LENGTH_MIN, "most of a large payload is not copied");
     assert!(RECEIVE_LENGTH >= SCRATCH_LENGTH_MIN && SCRATCH_LENGTH_MIN > secure_channel::RECORD_BYTES_MAX);
     assert!(
         GATEWAYS_MAX as u32 * (GATEWAY_CONTROLLERS as u32) < 0xfff0,

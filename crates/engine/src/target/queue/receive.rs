@@ -106,9 +106,13 @@ impl<H: MemoryHolder> Queue<H> {
         // into such a page, as any other write would be.
         while placed < left {
             let rest = &mut requested.buffer[at + placed..at + left];
-            let Some(more @ 1..) = self.socket.receive(&mut [SpanMut::new(rest)]).ok() else {
-                tracing::error!("data of a write cannot be received; closing the connection");
-                return Err(Disconnect::Gone);
+            let more = match self.socket.receive(&mut [SpanMut::new(rest)]) {
+                Ok(more @ 1..) => more,
+                outcome => {
+                    let reason = "socket lost received data of a write, whose blocks may have a part";
+                    tracing::error!(offset = place.offset, ?outcome, "{reason}; closing the connection");
+                    return Err(Disconnect::Gone);
+                }
             };
             writer.write_at(at + placed, &rest[..more]);
             placed += more;
