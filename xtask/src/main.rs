@@ -18,6 +18,7 @@ mod command;
 mod commands;
 mod conversation;
 mod counted_rule;
+mod dashboard;
 mod dist;
 mod english;
 mod first_words;
