@@ -43,6 +43,7 @@ mod mutants;
 mod packages;
 mod pages;
 mod paths;
+mod pictures;
 mod processor_time;
 mod proof;
 mod proof_record;
@@ -89,6 +90,7 @@ cargo xtask simulate --mutants [NAME]   broken builds of the engine, each of whi
 cargo xtask dist [--twice] [ARG]...     deb, rpm, static tarball, container image, bill of materials (docs/install.md)
 cargo xtask release --check [--quick]   what is missing before this version can be released (docs/compatibility.md)
 cargo xtask book [--output DIR]         the documents as HTML, in target/book without a folder
+cargo xtask pictures [--take]           changes of the console since its pictures in docs/ were taken; --take renews them
 cargo xtask chaos --minutes M [ARG]...  real processes, killed, cut off and attacked under hosts that check (docs/chaos.md)
 cargo xtask miri                        what Miri can run of the unsafe code; it needs a nightly Rust with Miri
 cargo xtask fuzz [TARGET]... [ARG]...   fuzzers, for --seconds N or --runs N each; --list tells them (docs/fuzzing.md)
@@ -120,6 +122,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(rest),
         "dist" => dist::run(rest),
         "book" => book::run(rest),
+        "pictures" => pictures::run(rest),
         "chaos" => chaos::run(rest),
         "fuzz" => fuzz::run(rest),
         "release" => release::run(rest),
