@@ -57,6 +57,7 @@ mod shared_builds;
 mod simulate;
 mod source;
 mod source_tree;
+mod stages;
 mod suite;
 mod tidy;
 mod tune;
@@ -98,6 +99,7 @@ cargo xtask bench roofline [ARG]...     the target against bare sockets, kept un
 cargo xtask bench peers [ARG]...        target and host beside SPDK's, tgtd, qemu-nbd and bare sockets (docs/peers.md)
 cargo xtask bench latency [ARG]...      the bench's latencies against tcpdump's and fio's (docs/bench.md)
 cargo xtask bench ceph [ARG]...         images of a Ceph through the gateway and by fio's rbd engine alone
+cargo xtask bench stages [ARG]...       cost of the times by stage, beside the same program without them
 cargo xtask bench idle                  processor time of connected queues without I/O
 cargo xtask bench overlap               the share of its time in which target and host work";
 
