@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Variable of Grafana's own in intervals, and an interval that it may have.
 const INTERVAL: (&str, &str) = ("$__rate_interval", "5m");
 
-/// One rule for each expression of the dashboard with this text, as a file of rules in JSON, which is YAML. Other variables than the
+/// Rules of the expressions of the dashboard with this text, as a file in JSON, which is YAML. Other variables than the
 /// interval are texts in selectors.
 ///
 /// # Errors
