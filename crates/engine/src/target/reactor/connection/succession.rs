@@ -1,5 +1,5 @@
 //! Quiescing of a queue for another process: it ends commands under way, and keeps those that
-//! arrive meanwhile as received. A queue taken over from the previous process begins in this state.
+//! arrive meanwhile as received. A queue taken over from the old process begins in this state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -247,7 +247,7 @@ impl Connection {
         self.process(&received, env)
     }
 
-    /// A queue of the previous process, which rests.
+    /// A queue of the old process, which rests.
     pub(in crate::target::reactor) fn adopt(
         &mut self,
         adoption: Adoption,
