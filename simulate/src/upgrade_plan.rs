@@ -143,7 +143,7 @@ impl Trouble {
     pub(crate) const fn is_harmless(self, is_gateway: bool) -> bool {
         match self {
             Self::None | Self::Version(_) | Self::Hangup { .. } => true,
-            // Without `Go` no process goes on with the former hosts. A gateway's next process
+            // Without `Go` no process goes on with the old one's hosts. A gateway's new process
             // introduces itself, so `Go` is a word later; the word before it, `Taken`, is missed
             // when that process has the images' locks, which are broken then.
             Self::Damage { step } => step / 3 != GO && !(is_gateway && step / 3 == GO + 1),

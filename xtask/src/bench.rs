@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use crate::packages::{self, Package};
-use crate::{lab, workspace};
+use crate::{lab, stages, workspace};
 
 /// Measurements without arguments.
 const PLAIN: [&str; 5] = ["idle", "storm", "limits", "overlap", "tls"];
+/// Measurements with arguments and a help text here.
+const OWN_HELP: [&str; 2] = ["roofline", "stages"];
 /// Measurements whose connections can be TLS.
 const WITH_TLS: [&str; 2] = ["idle", "storm"];
-const NAMES: &str = "there are roofline, idle, storm, limits, overlap, tls, peers, latency and ceph";
+const NAMES: &str = "there are roofline, idle, storm, limits, overlap, tls, stages, peers, latency and ceph";
 /// Help of measurements without a help text of their own; the lab's programs have one.
 const ROOFLINE_HELP: &str = "\
 Usage: cargo xtask bench roofline [OPTIONS]
@@ -33,7 +35,9 @@ Example:
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let wants_help = |rest: &[String]| rest.iter().any(|arg| arg == "-h" || arg == "--help");
     match args.split_first() {
-        Some((name, rest)) if wants_help(rest) && (name == "roofline" || PLAIN.contains(&name.as_str())) => {
+        Some((name, rest))
+            if wants_help(rest) && (OWN_HELP.contains(&name.as_str()) || PLAIN.contains(&name.as_str())) =>
+        {
             println!("{}", help(name));
             ExitCode::SUCCESS
         }
@@ -42,6 +46,10 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Some((name, rest)) if name == "roofline" => roofline(rest),
+        Some((name, rest)) if name == "stages" => match stages::run(rest) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(reason) => failed(&reason),
+        },
         Some((name, rest)) if name == "peers" => status(peers(rest)),
         Some((name, rest)) if name == "latency" => status(become_lab(name, rest, &packages::LATENCY)),
         Some((name, rest)) if name == "ceph" => status(ceph(rest)),
@@ -59,6 +67,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 fn help(name: &str) -> String {
     match name {
         "roofline" => ROOFLINE_HELP.to_owned(),
+        "stages" => stages::HELP.to_owned(),
         name if WITH_TLS.contains(&name) => {
             format!("Usage: cargo xtask bench {name} [--tls]\n\nWith --tls its connections are TLS.")
         }
@@ -78,11 +87,13 @@ fn roofline(args: &[String]) -> ExitCode {
 fn status(outcome: Result<Infallible, String>) -> ExitCode {
     match outcome {
         Ok(never) => match never {},
-        Err(reason) => {
-            eprintln!("xtask: {reason}");
-            ExitCode::FAILURE
-        }
+        Err(reason) => failed(&reason),
     }
+}
+
+fn failed(reason: &str) -> ExitCode {
+    eprintln!("xtask: {reason}");
+    ExitCode::FAILURE
 }
 
 /// The Ceph gateway beside librbd alone. It takes no rights; without `--output`, results are kept with the other runs of the day.
@@ -196,7 +207,7 @@ mod tests {
     fn help_is_asked_for_and_starts_nothing() {
         assert!(help("roofline").starts_with("Usage: cargo xtask bench roofline"));
         assert!(PLAIN.iter().all(|name| help(name).contains(name)));
-        for args in [&["roofline", "--help"][..], &["idle", "-h"], &["--help"]] {
+        for args in [&["roofline", "--help"][..], &["stages", "--help"], &["idle", "-h"], &["--help"]] {
             let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
             // Anything else would build and run a benchmark here.
             assert_eq!(run(&args), ExitCode::SUCCESS);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::command::Step;
 use crate::guest::{Scratch, fault};
 use crate::suite::{Fault, Options, Outcome};
-use crate::{dist, workspace};
+use crate::{dashboard, dist, workspace};
 
 /// The Debians that the packages are for. Under CI, which has an hour for all suites, the commit says which of them is tried.
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
@@ -44,6 +44,7 @@ fn packages(made: &Path, scratch: &Path) -> Result<String, String> {
     let alerts = workspace::root().join("packaging/prometheus");
     passes("promtool", &["check", "rules", "--lint-fatal", "selvedge.rules.yaml"], &alerts)?;
     passes("promtool", &["test", "rules", "selvedge.rules.test.yaml"], &alerts)?;
+    dashboard_parses(scratch)?;
     passes("sha256sum", &["--check", "--quiet", "--strict", "SHA256SUMS"], made)?;
     // Together, since the library's link for compilers is in another package than the library.
     let debs: Vec<String> =
@@ -61,6 +62,16 @@ fn packages(made: &Path, scratch: &Path) -> Result<String, String> {
     }
     run_in_an_empty_root(&one(made, "-x86_64-linux.tar.gz")?, scratch)?;
     Ok(format!("lintian, image of {:.1} MiB", bytes as f64 / f64::from(1 << 20)))
+}
+
+/// Prometheus parses each expression of the dashboard.
+fn dashboard_parses(scratch: &Path) -> Result<(), String> {
+    let source = workspace::root().join("packaging/grafana/selvedge.json");
+    let said = |error: std::io::Error| format!("{}: {error}", source.display());
+    let text = std::fs::read_to_string(&source).map_err(said)?;
+    let rules = dashboard::rules(&text).map_err(|reason| format!("{}: {reason}", source.display()))?;
+    std::fs::write(scratch.join("dashboard.yaml"), rules).map_err(said)?;
+    passes("promtool", &["check", "rules", "--lint-fatal", "dashboard.yaml"], scratch)
 }
 
 /// Installs, upgrades and purges them in a guest.

@@ -18,6 +18,7 @@ mod command;
 mod commands;
 mod conversation;
 mod counted_rule;
+mod dashboard;
 mod dist;
 mod english;
 mod first_words;
@@ -42,6 +43,7 @@ mod mutants;
 mod packages;
 mod pages;
 mod paths;
+mod pictures;
 mod processor_time;
 mod proof;
 mod proof_record;
@@ -55,6 +57,7 @@ mod shared_builds;
 mod simulate;
 mod source;
 mod source_tree;
+mod stages;
 mod suite;
 mod tidy;
 mod tune;
@@ -88,6 +91,7 @@ cargo xtask simulate --mutants [NAME]   broken builds of the engine, each of whi
 cargo xtask dist [--twice] [ARG]...     deb, rpm, static tarball, container image, bill of materials (docs/install.md)
 cargo xtask release --check [--quick]   what is missing before this version can be released (docs/compatibility.md)
 cargo xtask book [--output DIR]         the documents as HTML, in target/book without a folder
+cargo xtask pictures [--take]           changes of the console since its pictures in docs/ were taken; --take renews them
 cargo xtask chaos --minutes M [ARG]...  real processes, killed, cut off and attacked under hosts that check (docs/chaos.md)
 cargo xtask miri                        what Miri can run of the unsafe code; it needs a nightly Rust with Miri
 cargo xtask fuzz [TARGET]... [ARG]...   fuzzers, for --seconds N or --runs N each; --list tells them (docs/fuzzing.md)
@@ -95,6 +99,7 @@ cargo xtask bench roofline [ARG]...     the target against bare sockets, kept un
 cargo xtask bench peers [ARG]...        target and host beside SPDK's, tgtd, qemu-nbd and bare sockets (docs/peers.md)
 cargo xtask bench latency [ARG]...      the bench's latencies against tcpdump's and fio's (docs/bench.md)
 cargo xtask bench ceph [ARG]...         images of a Ceph through the gateway and by fio's rbd engine alone
+cargo xtask bench stages [ARG]...       cost of the times by stage, beside the same program without them
 cargo xtask bench idle                  processor time of connected queues without I/O
 cargo xtask bench overlap               the share of its time in which target and host work";
 
@@ -119,6 +124,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(rest),
         "dist" => dist::run(rest),
         "book" => book::run(rest),
+        "pictures" => pictures::run(rest),
         "chaos" => chaos::run(rest),
         "fuzz" => fuzz::run(rest),
         "release" => release::run(rest),

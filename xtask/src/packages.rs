@@ -20,8 +20,8 @@ pub(crate) struct Package {
 pub(crate) const CHECK: [Package; 1] = [Package { name: "git", evidence: "git" }];
 
 /// For tests on a machine that has everything (crates/prerequisite): networks and terminals of
-/// their own, disks that fail, Ceph's libraries, and others' TLS.
-pub(crate) const UNIT: [Package; 9] = [
+/// their own, disks that fail or are late, Ceph's libraries, others' TLS, and Prometheus' rules.
+pub(crate) const UNIT: [Package; 12] = [
     Package { name: "iproute2", evidence: "ip" },
     Package { name: "bsdutils", evidence: "script" },
     Package { name: "util-linux", evidence: "unshare" },
@@ -31,6 +31,9 @@ pub(crate) const UNIT: [Package; 9] = [
     Package { name: "librbd1", evidence: "/var/lib/dpkg/info/librbd1.list" },
     Package { name: "openssl", evidence: "openssl" },
     Package { name: "gnutls-bin", evidence: "gnutls-serv" },
+    Package { name: "curl", evidence: "curl" },
+    Package { name: "prometheus", evidence: "promtool" },
+    Package { name: "strace", evidence: "strace" },
 ];
 
 /// Others' NBD clients.

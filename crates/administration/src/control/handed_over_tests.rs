@@ -137,7 +137,7 @@ fn the_end_of_a_controller_that_waits_spares_the_next_one_with_its_identifier() 
     let still = administration.hold_still();
     let waiting = waiting(&administration, |administration| administration.reset_controller(1));
     assert!(!waiting.is_finished(), "it waits for the hand-over");
-    // As after a hand-over whose next process has died: hosts connect again.
+    // As after a hand-over whose new process has died: hosts connect again.
     assert!(target.reset_controller(1));
     drop(first);
     wait_until("the identifier is free", || target.status().controllers.is_empty());

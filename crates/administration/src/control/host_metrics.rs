@@ -93,16 +93,17 @@ mod tests {
         }
     }
 
-    /// Connects from a loopback address with this end, and asks for the metrics; the connection,
+    /// Connects from a loopback address with this end, and asks for what is there; the connection,
     /// and the status of the response, of which no more is read.
-    fn begin(address: SocketAddr, from: u8) -> (TcpStream, String) {
+    fn begin(address: SocketAddr, from: u8, path: &str) -> (TcpStream, String) {
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
         set_socket_recv_buffer_size(&socket, 4096).expect("a small buffer");
         rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, from], 0))).expect("an address");
         rustix::net::connect(&socket, &address).expect("a connection");
         let mut stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(patience())).expect("a time limit");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: storage-1\r\n\r\n").expect("a request");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: storage-1\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("a request");
         let mut head = [0; 12];
         stream.read_exact(&mut head).expect("a response");
         let status = String::from_utf8_lossy(&head).split(' ').nth(1).unwrap_or_default().to_owned();
@@ -115,11 +116,13 @@ mod tests {
         let control = Control::start_host_metrics(([127, 0, 0, 1], 0).into(), move || text.clone());
         let control = control.expect("a listener");
         let address = control.endpoint().socket_address().expect("an address");
-        let (slow, status) = begin(address, 1);
+        let scrape = |from| begin(address, from, "/metrics");
+        let (slow, status) = scrape(1);
         assert_eq!(status, "200");
-        assert_eq!(begin(address, 1).1, "503", "of the same address");
-        assert_eq!(begin(address, 2).1, "200", "of another address");
+        assert_eq!(scrape(1).1, "503", "of the same address");
+        assert_eq!(begin(address, 1, "/nothing").1, "404", "a small response");
+        assert_eq!(scrape(2).1, "200", "of another address");
         drop(slow);
-        wait_until("the memory is free", || begin(address, 1).1 == "200");
+        wait_until("the memory is free", || scrape(1).1 == "200");
     }
 }

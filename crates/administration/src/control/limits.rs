@@ -60,10 +60,13 @@ pub(super) const ACCESS_FILE_BYTES_MAX: u64 = 256 << 10;
 /// can.
 pub(super) const CONNECTIONS_PER_PARTY_MAX: usize = 16;
 /// Bytes of responses that clients of one party have not read, and of all parties but operators. A
-/// party may have one response of any size, and beside two parties that read nothing there is room
-/// for the largest.
+/// party may have one response that is larger. Beside two parties that read nothing of smaller ones
+/// there is room for the largest.
 pub(super) const UNREAD_BYTES_PER_PARTY_MAX: usize = 32 << 20;
 pub(super) const UNREAD_BYTES_MAX: usize = 128 << 20;
+/// Bytes of a response that is given in any case: a refusal takes hardly less, and would hide another
+/// one.
+pub(super) const UNREAD_BYTES_FREE: u64 = 16 << 10;
 /// A client has this long to end its TLS handshake.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a file of certificates or a key: what a system trusts has a quarter of that.

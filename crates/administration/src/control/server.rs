@@ -33,7 +33,7 @@ use super::host_metrics;
 use super::limits::{
     CALLER_IDLE_MAX, CALLER_PING_INTERVAL, CALLER_PING_TIMEOUT, CALLS_PER_CONNECTION_MAX, CONNECTION_TIMEOUT,
     HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HOST_METRICS_SHUTDOWN_TIMEOUT, SHUTDOWN_LOOK,
-    SHUTDOWN_TIMEOUT, THREADS_MAX,
+    SHUTDOWN_TIMEOUT, THREADS_MAX, UNREAD_BYTES_FREE,
 };
 use super::live::viewer::Ending;
 use super::refusal::Refusal;
@@ -383,11 +383,12 @@ async fn serve_connection<S>(
     }
 }
 
-/// Returns the response, or a refusal where clients have not read too many others. That to a change
-/// is never held back.
+/// Returns the response, or a refusal where clients have not read too many others. A small one, and
+/// that to a change, are never held back.
 fn kept_within(permit: &ConnectionPermit, is_question: bool, response: Response) -> Response {
     let bytes = response.body().size_hint().exact().unwrap_or_default();
-    if !is_question || permit.holds(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+    let is_free = !is_question || bytes <= UNREAD_BYTES_FREE;
+    if is_free || permit.holds(usize::try_from(bytes).unwrap_or(usize::MAX)) {
         return response;
     }
     let refusal = Refusal::new(503, "responses that this client or others do not read take too much memory");

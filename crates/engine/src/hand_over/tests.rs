@@ -356,6 +356,14 @@ fn words_are_written_as_by_released_versions() {
     for (word, expected) in [
         (hello(&[]), r#"{"Hello":{"version":"9","asks_only":false}}"#),
         (hello(&["ceph"]), r#"{"Hello":{"version":"9","asks_only":false,"knows":["ceph"]}}"#),
+        (
+            Word::About(About::default()),
+            concat!(
+                r#"{"About":{"process":0,"version":"","program":null,"arguments":[],"directory":"","#,
+                r#""service":[],"obstacles":[],"disconnected":[]}}"#
+            ),
+        ),
+        (Word::Introduction(Value::Null), r#"{"Introduction":null}"#),
         (Word::Offer(Box::new(5)), r#"{"Offer":5}"#),
         (Word::Refused(vec!["a".to_owned()]), r#"{"Refused":["a"]}"#),
         (Word::Ready, r#""Ready""#),

@@ -231,7 +231,8 @@ impl Target {
     /// against them, or read what was marked.
     pub fn take_over(&self, hand_over: HandOver) -> Result<Vec<(String, String)>, HandOverError> {
         let HandOver { state, queues, arrivals } = hand_over;
-        let here = numbers(&self.fabric.namespaces());
+        let namespaces = self.fabric.namespaces();
+        let here = numbers(&namespaces);
         // A namespace that could not be opened yet may be absent for new hosts, but not for those
         // that have it.
         if let Some((nqn, nsid)) = state.served.difference(&here).next() {
@@ -239,8 +240,9 @@ impl Target {
         }
         self.fabric.go_on(state.tag, &state.uniquifiers);
         self.fabric.generated_keys.go_on(&state.generated_keys, ring::now());
-        self.take_namespaces(state.namespaces)?;
-        self.take_reservations(state.reservations)?;
+        let known = Known::of(namespaces);
+        known.take_namespaces(state.namespaces)?;
+        known.take_reservations(state.reservations)?;
         let controllers: BTreeMap<u16, HandedController> =
             state.controllers.into_iter().map(|controller| (controller.id, controller)).collect();
         let all = state.queues.into_iter().zip(queues);
@@ -273,38 +275,9 @@ impl Target {
         Ok(failed)
     }
 
-    fn take_namespaces(&self, all: Vec<HandedNamespace>) -> Result<(), HandOverError> {
-        for handed in all {
-            let (nqn, namespace) = self.namespace_with(handed.namespace)?;
-            namespace.go_on_as(handed).map_err(|error| HandOverError::Impossible {
-                object: format!("namespace {} of {nqn}", namespace.nsid),
-                source: error.into(),
-            })?;
-        }
-        Ok(())
-    }
-
-    fn take_reservations(&self, all: Vec<HandedReservations>) -> Result<(), HandOverError> {
-        for reservations in all {
-            let (nqn, namespace) = self.namespace_with(reservations.namespace)?;
-            namespace.go_on_with(reservations).map_err(|error| HandOverError::Impossible {
-                object: format!("reservations of namespace {} of {nqn}", namespace.nsid),
-                source: error.into(),
-            })?;
-        }
-        Ok(())
-    }
-
     /// Hosts, with their addresses, that had to connect again when this process took over.
     pub fn disconnected(&self) -> BTreeSet<String> {
         lock(&self.disconnected).clone()
-    }
-
-    /// The namespace that hosts know by this, with its subsystem.
-    fn namespace_with(&self, uuid: Uuid) -> Result<(String, Arc<Namespace>), HandOverError> {
-        let mut namespaces = self.fabric.namespaces().into_iter();
-        let found = namespaces.find(|(_, namespace)| namespace.uuid == uuid.into_bytes());
-        found.ok_or(HandOverError::NotServed(uuid))
     }
 
     fn adopt(
@@ -327,6 +300,43 @@ impl Target {
             reactor.count_connection();
             reactor.send(message(arrival));
         }
+    }
+}
+
+/// Namespaces with their subsystems, by what hosts know them by: hosts wait while thousands of them
+/// are found, each without a search.
+struct Known(BTreeMap<[u8; 16], (String, Arc<Namespace>)>);
+
+impl Known {
+    fn of(namespaces: Vec<(String, Arc<Namespace>)>) -> Self {
+        // The first of two subsystems that have the same one.
+        Self(namespaces.into_iter().rev().map(|known| (known.1.uuid, known)).collect())
+    }
+
+    fn take_namespaces(&self, all: Vec<HandedNamespace>) -> Result<(), HandOverError> {
+        for handed in all {
+            let (nqn, namespace) = self.namespace_with(handed.namespace)?;
+            namespace.go_on_as(handed).map_err(|error| HandOverError::Impossible {
+                object: format!("namespace {} of {nqn}", namespace.nsid),
+                source: error.into(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn take_reservations(&self, all: Vec<HandedReservations>) -> Result<(), HandOverError> {
+        for reservations in all {
+            let (nqn, namespace) = self.namespace_with(reservations.namespace)?;
+            namespace.go_on_with(reservations).map_err(|error| HandOverError::Impossible {
+                object: format!("reservations of namespace {} of {nqn}", namespace.nsid),
+                source: error.into(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn namespace_with(&self, uuid: Uuid) -> Result<&(String, Arc<Namespace>), HandOverError> {
+        self.0.get(uuid.as_bytes()).ok_or(HandOverError::NotServed(uuid))
     }
 }
 

@@ -97,7 +97,7 @@ impl Testbed {
         self.target().freeze_within(patience(), patience()).unwrap()
     }
 
-    fn give(&mut self, next: Target, hand_over: HandOver) {
+    pub(crate) fn give(&mut self, next: Target, hand_over: HandOver) {
         // As it goes to another process.
         let text = serde_json::to_string(&hand_over.state).unwrap();
         let state: HandedTarget = serde_json::from_str(&text).unwrap();
@@ -275,7 +275,7 @@ fn write_bytes(client: &mut Client, id: u16, block: u64, data: &[u8]) -> Vec<u8>
     client.frame_command(entry, data)
 }
 
-fn write(block: u64, length: usize) -> SubmissionEntry {
+pub(crate) fn write(block: u64, length: usize) -> SubmissionEntry {
     let blocks = length as u32 / BLOCK;
     IoCommand::Write { start: block, blocks, force_unit_access: false }.encode(1)
 }

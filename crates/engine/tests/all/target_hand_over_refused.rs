@@ -1,13 +1,18 @@
 //! Refused hand-overs: a target does not take over from the one before, which then serves on as it
 //! did.
 
+use std::time::Duration;
+
 use engine::backend::{BackendConfig, SyncFailure, SyncKind};
 use engine::hand_over::Fault;
 use engine::ring::Engine;
 use engine::target::{HandedNamespace, Target, TargetConfig};
+use nvme::Status;
+use nvme::tcp::{DataPdu, PduType, flags};
+use prerequisite::patience;
 
-use crate::raw_host::{Host, NQN};
-use crate::target_hand_over::{BLOCK, Testbed, in_memory, read};
+use crate::raw_host::{Give, Host, NQN, assert_status, pattern};
+use crate::target_hand_over::{BLOCK, Testbed, in_memory, read, write};
 
 #[test]
 fn what_cannot_be_of_a_namespace_is_refused_and_the_former_target_goes_on() {
@@ -52,4 +57,34 @@ fn a_namespace_that_the_new_target_cannot_open_is_taken_from_no_host() {
     next.leave();
     testbed.target().go_on();
     assert_eq!(read(&mut queue, 0, BLOCK).len(), BLOCK as usize);
+}
+
+#[test]
+fn a_queue_amid_a_pdu_at_a_refused_attempt_is_handed_over_at_the_next() {
+    let mut testbed = Testbed::new(Engine::Automatic, |namespace| namespace.write_delay_ms = 4000);
+    let host = Host::connect(testbed.address());
+    let (mut slow, mut sending) = (host.io(1), host.io(2));
+    let (data, large) = (pattern(BLOCK as usize, 1), pattern(32 << 10, 2));
+    slow.submit(write(0, data.len()), Give::Capsule(&data));
+    let id = sending.submit(write(100, large.len()), Give::Asked(&large));
+    let request = sending.ready_to_transfer();
+    let pdu =
+        DataPdu::new(PduType::DataToController, flags::LAST, id, request.transfer_tag.get(), 0, 32 << 10);
+    let bytes = sending.frame_data(pdu, &large);
+    let (most, rest) = bytes.split_at(bytes.len() - 100);
+    sending.send(most);
+    let refused = testbed.target().freeze_within(patience(), Duration::from_secs(2)).map(drop);
+    assert!(refused.unwrap_err().to_string().contains("the storage works"));
+    let next = testbed.next();
+    let hand_over = std::thread::scope(|scope| {
+        let freezing = scope.spawn(|| testbed.freeze());
+        // The second attempt has begun by then, since it waits for this write.
+        assert_status(slow.wait().status, Status::SUCCESS, "the slow write");
+        sending.send(rest);
+        freezing.join().unwrap()
+    });
+    assert_eq!(hand_over.queues.len(), 3, "the admin queue and both others");
+    testbed.give(next, hand_over);
+    assert_status(sending.wait().status, Status::SUCCESS, "the write that came in part");
+    assert!(read(&mut sending, 100, large.len() as u32) == large);
 }

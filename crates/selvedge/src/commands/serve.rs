@@ -104,7 +104,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     // Others serve what this gateway does before its hosts lose their connections.
     let left = member.map_or(Ok(()), Member::leave);
     target.shutdown();
-    // A new process has no other process to shut out.
+    // The next start has no process to shut out.
     if let Some(connections) = connections {
         connections.end();
     }

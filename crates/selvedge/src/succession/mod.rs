@@ -1,7 +1,7 @@
 //! An upgrade of `serve`, from the process of a target (the old process) to the one that takes its
 //! place (the new process). They talk over a Unix socket beside the control socket. The old process
 //! hands over what it has open first, so that the new one can prepare. Which of them serves, and
-//! when, is decided by `engine::hand_over`.
+//! when, is decided by `engine::hand_over`. Socket, channel and processes are `attach`'s too.
 
 mod channel;
 mod handed_ceph;

@@ -165,7 +165,7 @@ impl UpgradeState {
             tracing::info!(pause_ms, process = new_process, "the new process serves; this one ends");
             let _ = sd_notify::notify(&[NotifyState::MainPid(new_process)]);
         } else {
-            tracing::error!("the new process has died; this one serves on, and hosts connect again");
+            tracing::error!("the new process does not serve; this one serves on, and hosts connect again");
         }
     }
 }

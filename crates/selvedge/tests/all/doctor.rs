@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::serving::{json, stderr};
 
 /// Two machines with a cable, a target on the other one, and a look at it. `BEFORE` is done first, `TARGET` are further
-/// flags of the target, `LOAD` is done in the background while `DOCTOR` looks.
+/// flags of the target, `LOAD` is done in the background while `DOCTOR` looks. All know the target's process as `$target`.
 const WORLD: &str = r#"
 set -e
 cd "$FOLDER"
@@ -19,6 +19,8 @@ mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /run
 there() { nsenter --net=/proc/$other/ns/net "$@"; }
 here() { readlink /proc/self/ns/net; }
+get() { curl --silent --fail --noproxy '*' --unix-socket control.sock "http://localhost/$1"; }
+scrape() { date '+# AT %s.%N' && get metrics; }
 unshare --net sleep 600 &
 other=$!
 for _ in $(seq 1200); do
@@ -36,8 +38,9 @@ there ip address add 10.0.0.2/24 dev t0
 ip link set h0 up
 there ip link set t0 up
 eval "$BEFORE"
-there selvedge serve -a 10.0.0.2 --allow-any-host -n "$NQN" --control unix:control.sock --reactors 1 $TARGET \
+nsenter --net=/proc/$other/ns/net selvedge serve -a 10.0.0.2 --allow-any-host -n "$NQN" --control unix:control.sock --reactors 1 $TARGET \
     >served 2>log &
+target=$!
 for _ in $(seq 1200); do
     if grep -q '^administered' served; then break; fi
     sleep 0.05
@@ -64,11 +67,11 @@ const LOOK: &str = "selvedge doctor -a 10.0.0.2 --control unix:control.sock -o j
 const OF_THE_MACHINE: [&str; 3] = ["cpu-starvation", "stolen-cpu", "long-way"];
 
 /// A network with a fault.
-struct World {
-    before: &'static str,
-    target: &'static str,
-    load: &'static str,
-    doctor: &'static str,
+pub(crate) struct World {
+    pub(crate) before: &'static str,
+    pub(crate) target: &'static str,
+    pub(crate) load: &'static str,
+    pub(crate) doctor: &'static str,
 }
 
 impl Default for World {
@@ -78,7 +81,7 @@ impl Default for World {
 }
 
 impl World {
-    fn run(&self, folder: &Path) -> Output {
+    pub(crate) fn run(&self, folder: &Path) -> Output {
         let bin = Path::new(env!("CARGO_BIN_EXE_selvedge")).parent().expect("it is in a folder");
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
         let mut world = Command::new("unshare");
@@ -90,7 +93,7 @@ impl World {
     }
 
     /// Findings, without those about the machine.
-    fn findings(&self) -> Vec<Value> {
+    pub(crate) fn findings(&self) -> Vec<Value> {
         let folder = tempfile::tempdir().expect("a folder");
         let output = self.run(folder.path());
         let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
@@ -100,7 +103,7 @@ impl World {
 
     /// Returns the first finding, which has to be of this rule.
     #[track_caller]
-    fn names_first(&self, rule: &str) -> Value {
+    pub(crate) fn names_first(&self, rule: &str) -> Value {
         let found = self.findings();
         assert_eq!(found.first().map(|first| &first["rule"]), Some(&rule.into()), "{found:#?}");
         let first = found[0].clone();
@@ -109,14 +112,14 @@ impl World {
     }
 }
 
-fn findings(report: &Value) -> Vec<Value> {
+pub(crate) fn findings(report: &Value) -> Vec<Value> {
     let all = report["findings"].as_array().expect("a list");
     let is_here = |finding: &&Value| OF_THE_MACHINE.iter().any(|rule| finding["rule"] == *rule);
     all.iter().filter(|finding| !is_here(finding)).cloned().collect()
 }
 
 /// True if such networks can be made here.
-fn can_run() -> bool {
+pub(crate) fn can_run() -> bool {
     let tried = World {
         target: "--namespace memory:1m",
         load: "",
@@ -281,7 +284,8 @@ fn a_limit_of_a_namespace_is_named() {
     if !can_run() {
         return;
     }
-    let found = World { load: LIMITED, ..World::default() }.names_first("namespace-limit");
+    let found =
+        World { load: LIMITED, ..World::default() }.is_reported("namespace-limit", &["SelvedgeLimitReached"]);
     let command = format!("selvedge namespace set {NQN} 1 --iops none --control unix:control.sock");
     assert_eq!(found["commands"][0], command, "{found}");
 }
@@ -349,7 +353,9 @@ fn a_host_with_a_wrong_key_is_named() {
         return;
     }
     let found = World {
-        load: "for key in right wrong; do selvedge key generate --output $key.key; done
+        // Each failure delays the next attempt: they are counted from the first on.
+        load: "scrape >first || true
+            for key in right wrong; do selvedge key generate --output $key.key; done
             selvedge host set-key $NQN nqn.2026-01.org.example:host --dhchap-secret-file right.key \\
                 --control unix:control.sock
             while :; do
@@ -358,7 +364,7 @@ fn a_host_with_a_wrong_key_is_named() {
             done",
         ..World::default()
     }
-    .names_first("refused-host");
+    .is_reported("refused-host", &["SelvedgeHostNotAuthenticated"]);
     assert!(found["cause"].as_str().is_some_and(|cause| cause.contains("another secret")), "{found}");
 }
 
@@ -377,7 +383,7 @@ fn a_host_that_does_not_read_is_named() {
             wait $bench",
         ..World::default()
     }
-    .names_first("host-not-reading");
+    .is_reported("host-not-reading", &["SelvedgeHostNotReading"]);
     assert_eq!(found["severity"], "limits", "{found}");
 }
 
@@ -394,7 +400,7 @@ fn a_full_disk_is_named() {
             done",
         ..World::default()
     }
-    .names_first("namespace-down");
+    .is_reported("namespace-down", &["SelvedgeStorageFull"]);
     assert!(found["cause"].as_str().is_some_and(|cause| cause.contains("is full")), "{found}");
 }
 
@@ -409,7 +415,7 @@ fn a_path_that_loses_packets_is_named() {
         load: "selvedge bench -a 10.0.0.2 -n $NQN --rw randread --bs 64k --iodepth 4 --runtime 60",
         ..World::default()
     }
-    .names_first("lossy-path");
+    .is_reported("lossy-path", &["SelvedgePathLossy"]);
     assert!(found["cause"].as_str().is_some_and(|cause| cause.contains("had to be sent again")), "{found}");
 }
 
@@ -431,7 +437,7 @@ fn one_slower_link_of_two_is_named() {
             --runtime 60",
         ..World::default()
     }
-    .names_first("slower-path");
+    .is_reported("slower-path", &["SelvedgePathSlower"]);
     assert!(found["evidence"][0].as_str().is_some_and(|seen| seen.contains("10.0.1.1:")), "{found}");
 }
 
@@ -448,12 +454,14 @@ fn a_host_with_an_old_tls_key_is_named() {
                 --rw randread --rate_iops 200 --runtime 60",
         ..World::default()
     }
-    .names_first("old-tls-key");
+    .is_reported("old-tls-key", &["SelvedgeHostTlsOld"]);
     assert_eq!(found["subject"], host, "{found}");
 }
 
 /// Recordings of networks as above, the address of the target in each, and what is to be named first.
-const RECORDED: [(&str, &str, Option<&str>); 6] = [
+const RECORDED: [(&str, &str, Option<&str>); 7] = [
+    // One queue of a card that has two, and a processor for its worker alone.
+    ("busy-worker", "10.0.0.2", Some("busy-worker")),
     ("healthy", "10.0.0.2", None),
     ("namespace-limit", "10.0.0.2", Some("namespace-limit")),
     ("path-mtu", "10.0.0.2", Some("path-mtu")),

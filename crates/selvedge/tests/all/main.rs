@@ -21,6 +21,7 @@ mod control_socket;
 mod doctor;
 mod documents;
 mod exit_status;
+mod faults;
 mod file_size_limit;
 mod gateways;
 mod generated;

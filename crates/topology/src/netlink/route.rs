@@ -35,7 +35,7 @@ const FLAGS: u16 = 8;
 /// Flags of IPv6 addresses (`IFA_F_`): temporary, duplicate, tentative. The first is another flag
 /// of IPv4 addresses.
 const TRANSIENT: u32 = 0x01 | 0x08 | 0x40;
-/// Deprecated, which is no source of new connections, and permanent, which never expires. Both
+/// Deprecated, which is not a source of new connections, and permanent, which never expires. Both
 /// together are an administrator's choice (keepalived's addresses); deprecated alone is an address
 /// that a router has withdrawn.
 const DEPRECATED: u32 = 0x20;

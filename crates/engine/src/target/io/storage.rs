@@ -244,6 +244,10 @@ impl Commands {
                     }
                     _ => Status::WRITE_FAULT,
                 };
+                if status == Status::CAPACITY_EXCEEDED {
+                    // Lack of room is not an error of the medium, and has a count of its own by status.
+                    return self.finish(index, status, data, ctx);
+                }
                 self.media_failure(index, status, data, ctx)
             }
         }

@@ -317,7 +317,7 @@ impl Metrics {
         text.family(
             name,
             "counter",
-            "Errors of the storage below the namespace, each of which made a command fail.",
+            "Errors of the medium below the namespace, each of which made a command fail; lack of room is none.",
         );
         for (subsystem, namespace) in self.namespaces().filter(|(_, namespace)| namespace.nsid > 0) {
             text.sample(

@@ -13,9 +13,9 @@ use crate::target::lock::lock;
 /// Jobs that are done one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Backlog {
-    /// Commands on the namespace with this UUID.
+    /// Commands on the namespace with this UUID, and its Reservation Persistence.
     Namespace([u8; 16]),
-    /// Changes of Reservation Persistence, each on several namespaces.
+    /// Changes of Reservation Persistence of all namespaces that a host sees.
     Persistence,
 }
 

@@ -110,7 +110,18 @@ fn backlog(fabric: &Fabric, task: &Task) -> Option<Backlog> {
         Task::Command { namespace, .. } => {
             namespace.shared_reservations().map(|_| Backlog::Namespace(namespace.uuid))
         }
-        Task::Persistence { .. } => fabric.clusters().are_images_shared().then_some(Backlog::Persistence),
+        Task::Persistence { namespaces, .. } => {
+            fabric.clusters().are_images_shared().then(|| backlog_of_persistence(namespaces))
+        }
+    }
+}
+
+/// Backlog of a change of Reservation Persistence: that of a single namespace waits for no cluster
+/// but its own.
+fn backlog_of_persistence(namespaces: &[Arc<Namespace>]) -> Backlog {
+    match namespaces {
+        [namespace] => Backlog::Namespace(namespace.uuid),
+        _ => Backlog::Persistence,
     }
 }
 

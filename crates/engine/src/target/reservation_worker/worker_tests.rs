@@ -1,4 +1,5 @@
-//! Reservations that are kept while the power may be lost at any step, and while steps fail.
+//! Reservations that are kept while the power may be lost at any step, and while steps fail; and
+//! backlogs of changes.
 
 use std::sync::atomic::AtomicU64;
 
@@ -84,4 +85,12 @@ fn change_over_and_over(fault: Option<Fault>) -> usize {
 #[test]
 fn a_reservation_that_was_acknowledged_outlives_the_power_and_one_that_was_refused_never_counts() {
     power::with_faults(change_over_and_over);
+}
+
+#[test]
+fn the_persistence_of_one_namespace_waits_for_no_other() {
+    let several = [(); 2].map(|()| Arc::new(namespace()));
+    assert_eq!(backlog_of_persistence(&several[..1]), Backlog::Namespace(UUID.into_bytes()));
+    assert_eq!(backlog_of_persistence(&several), Backlog::Persistence);
+    assert_eq!(backlog_of_persistence(&[]), Backlog::Persistence);
 }

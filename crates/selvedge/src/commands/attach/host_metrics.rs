@@ -21,7 +21,7 @@ use crate::version;
 /// Interval of attempts to listen. All disks of a process look for the listener.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Time after which a process logs that the former one's address is not free yet.
+/// Time after which a process logs that the old process' address is not free yet.
 const OLD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Age of a text at which it is written again. Threads publish their times as seldom.

@@ -115,7 +115,7 @@ fn serve_devices(
     let has_ended = || {
         let mut devices = devices.borrow_mut();
         if registration.has_left_devices() {
-            // The next process waits until they are free.
+            // The new process waits until they are free.
             devices.drain(..).for_each(Device::abandon);
             return registration.is_forsaken().then(|| {
                 "its block devices were left to another process, which has died: selvedge attach recover"

@@ -60,6 +60,7 @@ fn an_error_of_the_disk_costs_its_command_alone() {
     let expected =
         [(1, Status::UNRECOVERED_READ_ERROR), (3, Status::CAPACITY_EXCEEDED), (2, Status::SUCCESS)];
     assert_eq!(rig.statuses(), expected);
+    assert_eq!(rig.counts().media_errors, 1, "lack of room is not an error of the medium");
 }
 
 #[test]

@@ -79,7 +79,7 @@ enum Event {
     Joined,
     /// Connect carried out for a host that is expected to reconnect.
     Prepared,
-    /// Connect carried out for a queue of the previous process.
+    /// Connect carried out for a queue of the old process.
     Adopted,
     /// Order to come to rest, or hand-over of a connection that has received nothing.
     Paused,
@@ -219,7 +219,7 @@ impl State {
         self.become_role(event, role);
     }
 
-    /// Connect of a queue of the previous process has succeeded, with this role.
+    /// Connect of a queue of the old process has succeeded, with this role.
     pub(super) fn adopted(&mut self, role: Role) {
         self.become_role(Event::Adopted, role);
     }

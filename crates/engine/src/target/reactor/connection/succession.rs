@@ -1,5 +1,5 @@
 //! Quiescing of a queue for another process: it ends commands under way, and keeps those that
-//! arrive meanwhile as received. A queue taken over from the previous process begins in this state.
+//! arrive meanwhile as received. A queue taken over from the old process begins in this state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,10 +31,14 @@ pub(super) const LATER: u16 = u16::MAX;
 impl Connection {
     /// Comes to rest: what is under way ends, and nothing else begins. It means nothing of other connections.
     pub(in crate::target::reactor) fn freeze(&mut self, env: &mut Environment<'_>) {
-        if !self.is_queue() || self.is_leaving() || self.state.frozen().is_some() {
+        if !self.is_queue() || self.is_leaving() {
             return;
         }
-        self.state.pause(FrozenQueue::new(env.now));
+        match self.state.frozen_mut() {
+            // A pause that an earlier attempt has ended amid a PDU: it would end with that PDU.
+            Some(frozen) => (frozen.is_thawing, frozen.moved) = (false, env.now),
+            None => self.state.pause(FrozenQueue::new(env.now)),
+        }
         self.lift_limits(env);
     }
 
@@ -243,7 +247,7 @@ impl Connection {
         self.process(&received, env)
     }
 
-    /// A queue of the previous process, which rests.
+    /// A queue of the old process, which rests.
     pub(in crate::target::reactor) fn adopt(
         &mut self,
         adoption: Adoption,

@@ -77,3 +77,34 @@ pub(crate) enum HandedState {
     /// Block devices, which the old process leaves behind its last word: the kernel keeps what they are asked for.
     Ublk,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_written_as_by_the_first_version_that_could_be_upgraded() {
+        let offered = OfferedGroup {
+            arguments: vec!["attach".to_owned()],
+            record: None,
+            method: AttachMethod::VhostUser,
+            disks: Vec::new(),
+            descriptors: 1,
+        };
+        let handed = HandedGroup { state: HandedState::Ublk, descriptors: 0 };
+        for (word, expected) in [
+            (
+                Word::Offer(Box::new(vec![offered])),
+                concat!(
+                    r#"{"Offer":[{"arguments":["attach"],"record":null,"way":"vhost-user","#,
+                    r#""disks":[],"descriptors":1}]}"#
+                ),
+            ),
+            (Word::State(Box::new(vec![handed])), r#"{"State":[{"state":"Ublk","descriptors":0}]}"#),
+        ] {
+            let bytes = hand_over::encode(&word, 0).unwrap();
+            assert_eq!((&bytes[..8], &bytes[8..12]), (&b"slv-atch"[..], &[1_u8, 0, 0, 0][..]));
+            assert_eq!(String::from_utf8_lossy(&bytes[24..]), expected);
+        }
+    }
+}
