@@ -471,7 +471,7 @@ fn invalid_identifies(admin: &mut Client) {
     }
     for (cns, nsid) in [
         (Cns::NAMESPACE, 0),
-        (Cns::NAMESPACE, 1025),
+        (Cns::NAMESPACE, 4097),
         (Cns::NAMESPACE_DESCRIPTORS, 0),
         (Cns::NAMESPACE_DESCRIPTORS, 5),
         (Cns::NAMESPACE_DESCRIPTORS, NSID_ALL),
