@@ -6,8 +6,8 @@
 #
 # PROGRAM is the program's name beside this job, DURATION the seconds of load for each target.
 # Targets: `memory` and `file` are ours; `nvmet`; `nvmet-mdts` states 1 MiB where its kernel can
-# (since Linux 7.1), and elsewhere the host is limited to as much, as users of nvmet do. Ours must be
-# without errors; those of nvmet are counted only. Both ends are in the guest, on its loopback.
+# (since Linux 7.1), and elsewhere the host is limited to as much, as users of nvmet do. Ours must
+# be without errors; those of nvmet are counted only. Both ends are in the guest, on its loopback.
 . /guest-lib.sh
 
 readonly NQN=nqn.2026-01.io.selvedge:backup PORT=4420
@@ -27,12 +27,7 @@ is_ours() { [[ $1 != nvmet* ]]; }
 ours_serves() {
     local namespace=memory:${SIZE_MIB}m
     [[ $1 == memory ]] || namespace=file:/tmp/disk,size=${SIZE_MIB}m
-    : >/tmp/target.log
-    "$selvedge" serve -a 127.0.0.1 -s "$PORT" -n "$NQN" --allow-any-host --namespace "$namespace" \
-        </dev/null >/tmp/target.log 2>&1 &
-    echo $! >/tmp/target.pid
-    wait_ms 120000 'our target listens' grep -q 'listening on' /tmp/target.log ||
-        { cat /tmp/target.log; return 1; }
+    serve_namespace "$NQN" "$PORT" "$namespace"
 }
 
 nvmet_serves() {
@@ -48,8 +43,8 @@ nvmet_serves() {
 
 serves() { if is_ours "$1"; then ours_serves "$1"; else nvmet_serves "$1"; fi; }
 
-# The keep-alive is long: this processor is emulated, and the machine below may be busy too.
 connects() {
+    be_patient
     nvme connect -t tcp -a 127.0.0.1 -s "$PORT" -n "$NQN" -i 2 -k 60
     wait_for_namespace "$NQN" 1
 }
@@ -113,17 +108,11 @@ has_no_error() {
         { tail -n 20 /tmp/load.log; return 1; }
 }
 
-kernel_tells() {
-    dmesg | grep -oE 'failed to map data|I/O Error \([^)]*\)' | sort | uniq -c |
-        while read -r times text; do echo "measured: $1: the kernel says $times times: $text"; done
-}
-
 stops() {
     nvme disconnect -n "$NQN"
     not controller_device "$NQN"
     if is_ours "$1"; then
-        kill -TERM "$(cat /tmp/target.pid)"
-        wait_ms 60000 'our target ends' has_ended /tmp/target.pid
+        end_target
         rm -f /tmp/disk
     else
         nvmet_remove "$NQN"
@@ -143,7 +132,7 @@ try_target() {
     if is_ours "$1"; then check "$1: the host knows the limit" host_knows_the_limit; fi
     if check "$1: $DURATION_S s of load" runs_load; then
         count "$1"
-        kernel_tells "$1"
+        tell_io_errors "$1"
         if is_ours "$1"; then
             check "$1: no error" has_no_error
             check "$1: kernel log is clean" kernel_log_is_clean
