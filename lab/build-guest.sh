@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Builds the lab's guest, a Linux kernel and an initramfs, from Debian packages only.
 #
-#   build-guest.sh [--fresh]
+#   build-guest.sh [--fresh] [--zfs]
 #
 # Nothing is installed on this machine and root is not needed: the packages go into a private apt root
 # and are only unpacked. The result is $SELVEDGE_LAB_DIR/guest/{vmlinux,initramfs.cpio,release}; a second
 # call finds it and is done. --fresh builds again, with whatever packages the mirror has by then.
+#
+# --zfs adds OpenZFS in guest/zfs.cpio, which Debian has as source only: its modules are compiled for
+# the guest's kernel, with Debian's compiler, in nine minutes of processor time.
 #
 # SELVEDGE_LAB_KERNEL names the Debian suite whose kernel boots (bullseye: 5.10, bookworm: 6.1, trixie: 6.12,
 # trixie-backports: newer). Such a guest is in guest-SUITE; its programs are those of the usual one.
@@ -31,6 +34,15 @@ readonly MODULES=(
     crc32c_generic crc32c-intel tcp_diag
     tls nvme-keyring aesni-intel gcm ghash-clmulni-intel
 )
+
+# What compiles OpenZFS besides the compiler, which comes with the kernel's headers, and what its
+# programs need.
+readonly ZFS_TOOLS=(
+    bash coreutils diffutils file findutils gawk grep libc6-dev make sed
+    libnvpair3linux libuuid1 libuutil3linux libzfs6linux libzpool6linux
+)
+# Its source and its programs.
+readonly ZFS_PACKAGES=(zfs-dkms zfsutils-linux)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 lab=${SELVEDGE_LAB_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/selvedge-lab}
@@ -92,7 +104,7 @@ write_sources() {
         die "this is not Debian: set SELVEDGE_LAB_MIRROR to a Debian mirror's address"
     [[ -n $mirror ]] || die "apt's sources name no mirror for $codename: set SELVEDGE_LAB_MIRROR"
     [[ -e $keyring ]] || die "$keyring is missing (package debian-archive-keyring)"
-    echo "deb [arch=amd64 signed-by=$keyring] $mirror $SUITE main"
+    echo "deb [arch=amd64 signed-by=$keyring] $mirror $SUITE main contrib"
     [[ -z $security ]] || echo "deb [arch=amd64 signed-by=$keyring] $security $SUITE-security main"
     [[ $KERNEL_SUITE == "$SUITE" ]] || echo "deb [arch=amd64 signed-by=$keyring] $mirror $KERNEL_SUITE main"
 }
@@ -136,13 +148,16 @@ guest_apt() {
 }
 
 fetch_userland() {
-    local package
     rm -f "$apt_root"/cache/archives/*.deb
     guest_apt get -y --download-only install "${PROGRAM_PACKAGES[@]}"
     say "userland: $(du -sh "$apt_root/cache/archives" | cut -f1) of packages"
+    unpack_archives
+}
+
+unpack_archives() {
+    local package folder
     rm -rf "$userland"
     mkdir -p "$userland"/usr/{bin,sbin,lib,lib64}
-    local folder
     for folder in bin sbin lib lib64; do ln -s "usr/$folder" "$userland/$folder"; done
     for package in "$apt_root"/cache/archives/*.deb; do
         dpkg-deb --fsys-tarfile "$package" | tar -x -C "$userland" --keep-directory-symlink \
@@ -279,22 +294,73 @@ build_tree() {
     (cd "$tree" && find . -print0 | cpio --null -o -H newc --owner=+0:+0 --quiet) >"$guest/initramfs.cpio"
 }
 
-main() {
-    local fresh=
-    case ${1:-} in
-        '') ;;
-        --fresh) fresh=yes ;;
-        *) echo 'usage: build-guest.sh [--fresh]' >&2; exit 2 ;;
-    esac
-    mkdir -p "$lab"
-    exec 9>"$lab/lock"
-    flock -w 600 9 || die "another build holds $lab/lock"
-    if [[ -z $fresh ]] && is_built; then
-        say "guest with kernel $(cat "$guest/release") is in $guest"
-        return
-    fi
+# Headers of the very kernel that the guest has: a mirror keeps those of some kernels only.
+fetch_zfs() {
+    rm -f "$apt_root"/cache/archives/*.deb
+    guest_apt cache show "linux-headers-$release" >/dev/null 2>&1 ||
+        die "the mirror has no headers of kernel $release: build the guest again with --fresh"
+    guest_apt get -y --download-only install "${ZFS_TOOLS[@]}" \
+        "linux-headers-$release" "linux-image-$release"
+    rm -f "$apt_root"/cache/archives/linux-image-*.deb
+    # Without their dependencies, Python and DKMS.
+    (cd "$apt_root/cache/archives" && guest_apt get download "${ZFS_PACKAGES[@]}")
+    unpack_archives
+    rm -rf "$apt_root/cache"
+}
+
+# In a root of its own: compiler and kernel headers have programs for the guest's C library, which may
+# be newer than this machine's.
+compile_zfs() {
+    local headers=/lib/modules/$release log=$lab/zfs.log
+    mkdir -p "$userland"/{dev,proc,tmp}
+    ln -sf gawk "$userland/usr/bin/awk"
+    ln -sf bash "$userland/usr/bin/sh"
+    cat >"$userland/compile-zfs" <<SCRIPT
+set -e
+export PATH=/usr/bin:/usr/sbin LC_ALL=C
+CC=\$(compgen -c | grep -xE -m 1 'gcc-[0-9]+')
+export CC
+cd /usr/src/zfs-*
+./configure --with-config=kernel --disable-dependency-tracking \\
+    --with-linux=$headers/source --with-linux-obj=$headers/build
+make -j$(nproc)
+SCRIPT
+    unshare --map-root-user --mount bash -c '
+        mount --rbind /dev "$1/dev" && mount --rbind /proc "$1/proc" &&
+            exec chroot "$1" bash /compile-zfs
+    ' bash "$userland" </dev/null >"$log" 2>&1 ||
+        { tail -n 20 "$log" >&2; die "OpenZFS does not compile: see $log"; }
+}
+
+# The kernel unpacks this archive behind the guest's own. It has no index of modules: jobs use insmod.
+build_zfs() {
+    local userland=$lab/zfs-root tree=$lab/zfs-tree modules
+    [[ ! -s $guest/zfs.cpio ]] || return 0
+    [[ $KERNEL_SUITE == "$SUITE" ]] || die "--zfs is for the kernel of $SUITE"
     require_programs
-    PATH=$PATH:/usr/sbin:/sbin
+    release=$(cat "$guest/release")
+    modules=$tree/usr/lib/modules/$release/extra
+    prepare_apt
+    guest_apt get update
+    fetch_zfs
+    # Other builds do not wait for the compiler.
+    flock --unlock 9
+    say 'compiling OpenZFS'
+    compile_zfs
+    rm -rf "$tree"
+    mkdir -p "$tree"/usr/{bin,sbin,lib,lib64} "$modules"
+    cp "$userland"/usr/src/zfs-*/module/{spl,zfs}.ko "$modules/"
+    strip --strip-debug "$modules"/*.ko
+    cp "$userland"/usr/sbin/{zfs,zpool} "$tree/usr/sbin/"
+    copy_libraries
+    (cd "$tree" && find . -print0 | cpio --null -o -H newc --owner=+0:+0 --quiet) >"$lab/zfs.cpio"
+    mv "$lab/zfs.cpio" "$guest/zfs.cpio"
+    rm -rf "$userland" "$tree"
+    say "OpenZFS for kernel $release is in $guest"
+}
+
+build_guest() {
+    require_programs
     rm -rf "$guest"
     mkdir -p "$guest"
     prepare_apt
@@ -310,6 +376,32 @@ main() {
     recipe >"$guest/recipe"
     say "vmlinux $(du -m "$guest/vmlinux" | cut -f1) MiB," \
         "initramfs $(du -m "$guest/initramfs.cpio" | cut -f1) MiB in $guest"
+}
+
+main() {
+    local fresh='' zfs=''
+    while (($#)); do
+        case $1 in
+            --fresh) fresh=yes ;;
+            --zfs) zfs=yes ;;
+            *) echo 'usage: build-guest.sh [--fresh] [--zfs]' >&2; exit 2 ;;
+        esac
+        shift
+    done
+    mkdir -p "$lab"
+    if [[ -n $zfs ]]; then
+        exec 8>"$lab/zfs.lock"
+        flock -w 3600 8 || die "another build holds $lab/zfs.lock"
+    fi
+    exec 9>"$lab/lock"
+    flock -w 600 9 || die "another build holds $lab/lock"
+    PATH=$PATH:/usr/sbin:/sbin
+    if [[ -z $fresh ]] && is_built; then
+        say "guest with kernel $(cat "$guest/release") is in $guest"
+    else
+        build_guest
+    fi
+    [[ -z $zfs ]] || build_zfs
 }
 
 main "$@"

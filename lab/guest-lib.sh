@@ -120,6 +120,10 @@ controller_device() {
     return 1
 }
 
+# The kernel's host waits ten minutes for an I/O command: this processor is emulated, the machine
+# below may be busy too, and queues are full. Hosts have a long keep-alive for the same reason.
+be_patient() { echo 600 >/sys/module/nvme_core/parameters/io_timeout; }
+
 # kernel_log_is_clean [PROVOKED]: no error may be in the log but those of the pattern, which the job has provoked.
 kernel_log_is_clean() {
     local found provoked=${1:-^$}
@@ -127,6 +131,13 @@ kernel_log_is_clean() {
     found=$(dmesg | grep -E '[nN][vV][mM][eE].*([tT]imeout|[eE]rror|[fF]ail|[rR]eset)|I/O error|Call Trace|BUG:|WARNING:' |
         grep -vE "$provoked" || true)
     [[ -z $found ]] || { echo "$found"; return 1; }
+}
+
+# tell_io_errors NAME: how often the kernel has logged each kind of failed command, at either end.
+tell_io_errors() {
+    local times text
+    dmesg | grep -oE 'failed to map data|I/O Error \([^)]*\)' | sort | uniq -c |
+        while read -r times text; do echo "measured: $1: the kernel says $times times: $text"; done
 }
 
 # nvmet_subsystem NQN: any host may connect.
@@ -237,6 +248,21 @@ serve_again() {
     "$selvedge" serve -c "$1" --control unix:/tmp/control.sock >/tmp/target.log 2>&1 &
     echo $! >/tmp/target.pid
     wait_ms 120000 'our target listens' grep -q "listening on 127.0.0.1:$2" /tmp/target.log
+}
+
+# serve_namespace NQN PORT NAMESPACE: our target, `$selvedge`, serves one namespace on the loopback.
+serve_namespace() {
+    : >/tmp/target.log
+    "$selvedge" serve -a 127.0.0.1 -s "$2" -n "$1" --allow-any-host --namespace "$3" \
+        </dev/null >/tmp/target.log 2>&1 &
+    echo $! >/tmp/target.pid
+    wait_ms 120000 'our target listens' grep -q 'listening on' /tmp/target.log ||
+        { cat /tmp/target.log; return 1; }
+}
+
+end_target() {
+    kill -TERM "$(cat /tmp/target.pid)"
+    wait_ms 60000 'our target ends' has_ended /tmp/target.pid
 }
 
 kill_target() {

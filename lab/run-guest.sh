@@ -11,6 +11,7 @@
 #   --file PATH         put a file beside the job, under /job (repeatable)
 #   --cards N           N more network cards, all on one wire that leads nowhere else (default 0)
 #   --vhost-user PATH   a disk that the listener on this socket serves, with a queue for each processor (repeatable)
+#   --zfs               with OpenZFS (build-guest.sh --zfs)
 #   --console PATH      keep the guest's console there
 #
 # The job's output and standard input are this script's own, and its exit status becomes ours; 124 says
@@ -24,7 +25,7 @@ guest=${SELVEDGE_LAB_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/selvedge-lab}/guest${S
 [[ ${SELVEDGE_LAB_KERNEL:-trixie} != trixie ]] || guest=${guest%-trixie}
 
 timeout_s=180 memory_mib=2048 processors=2 cards=0 shell='' console_copy=''
-forwards=() files=() sockets=()
+forwards=() files=() sockets=() archives=("$guest/initramfs.cpio")
 qemu_pid='' scratch=''
 
 die() { printf 'run-guest.sh: %s\n' "$*" >&2; exit 2; }
@@ -48,6 +49,7 @@ parse() {
             --file) files+=("${2:?}"); shift 2 ;;
             --cards) cards=${2:?}; shift 2 ;;
             --vhost-user) sockets+=("${2:?}"); shift 2 ;;
+            --zfs) archives+=("$guest/zfs.cpio"); shift ;;
             --console) console_copy=${2:?}; shift 2 ;;
             --shell) shell=yes; shift ;;
             -*) usage ;;
@@ -84,7 +86,7 @@ write_initramfs() {
     fi
     for file in "${files[@]}"; do cp "$file" "$overlay/job/" || exit 2; done
     (cd "$overlay" && find . -print0 | cpio --null -o -H newc --owner=+0:+0 --quiet) >"$scratch/overlay.cpio"
-    cat "$guest/initramfs.cpio" "$scratch/overlay.cpio" >"$scratch/initramfs"
+    cat "${archives[@]}" "$scratch/overlay.cpio" >"$scratch/initramfs" || exit 2
 }
 
 network() {

@@ -1,6 +1,7 @@
 //! The `kernel` suite: the Linux kernel in the guest is the initiator of our target, then the target of
-//! our initiator, then seen by our tuner, then the host of two targets that are none of each other's business, and of one whose
-//! disk fails; then both, authenticated, and by TLS. It keeps out what is checked inside the guest, which the jobs of lab/ say.
+//! our initiator, then seen by our tuner, then the host of two targets that are none of each other's
+//! business, of one whose disk fails, and of one that gets requests of 32 MiB; then both,
+//! authenticated, and by TLS. It keeps out what is checked inside the guest, which the jobs of lab/ say.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ const TARGET_START_LIMIT: Duration = Duration::from_secs(20);
 const TARGET_STOP_LIMIT: Duration = Duration::from_secs(20);
 
 /// Jobs that have the program in the guest: the job, its script, and the machine it takes.
-const INSIDE: [(&str, &str, &[&str]); 9] = [
+const INSIDE: [(&str, &str, &[&str]); 10] = [
     // The longest one first: nothing waits for it at the end.
     ("block-devices", "ublk", &[]),
     ("tuner", "tune", &["--processors", "4"]),
@@ -33,6 +34,7 @@ const INSIDE: [(&str, &str, &[&str]); 9] = [
     ("failing-disk", "failed-sync", &[]),
     ("authentication", "authentication", &[]),
     ("upgrade", "upgrade", &[]),
+    ("backup", "backup", &["--memory", "3072"]),
     ("connect", "connect", &["--cards", "2"]),
     ("tls", "tls", &[]),
     ("nbd", "nbd", &[]),

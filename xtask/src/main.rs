@@ -81,7 +81,7 @@ cargo xtask test [PART]... [--list]     the gate, which every change has to pass
 cargo xtask prove [SUITE[/JOB]]...      the proof: kernels, Ceph, browsers, broken builds; --left goes on with the jobs
                                         that have not passed on these sources, --keep leaves their files
 cargo xtask prove --list                suites and jobs with minutes, prerequisites and last results
-cargo xtask lab guest build [--fresh]   build the guest with the Linux kernel in it
+cargo xtask lab guest build [--fresh]   build the guest with the Linux kernel in it; --zfs adds OpenZFS
 cargo xtask lab guest run JOB [ARG]...  run a job of lab/ in the guest (see lab/run-guest.sh)
 cargo xtask lab guest shell             a shell in the guest
 cargo xtask lab paths [ARG]...          TCP and MPTCP over many links (see lab/README.md), kept under bench-runs/
