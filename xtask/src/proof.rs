@@ -114,7 +114,7 @@ const SUITES: [Suite; 14] = [
         packages: &packages::GUEST,
         needs_root: true,
         inputs: &PROGRAM,
-        minutes: 12,
+        minutes: 14,
         workers: 2,
         jobs: guest::jobs,
         run: guest::run,
