@@ -17,7 +17,7 @@ const PICTURES: [(&str, &str); 6] = [
     ("console-topology.png", "topology-light-1280.png"),
 ];
 /// The page, and the target that it shows in pictures.
-const SOURCES: [&str; 2] = ["crates/selvedge/src/control/console", "lab/src/browser/console"];
+const SOURCES: [&str; 2] = ["crates/administration/src/control/console", "lab/src/browser/console"];
 
 /// `cargo xtask pictures [--take]`.
 pub(crate) fn run(args: &[String]) -> ExitCode {
