@@ -2,11 +2,6 @@
 //! audit log, confinement and announcement. The crate measures nothing.
 
 #![allow(missing_docs, reason = "the program alone uses it; names say enough")]
-#![allow(
-    rustdoc::broken_intra_doc_links,
-    rustdoc::private_intra_doc_links,
-    reason = "comments of flags are texts of help, with brackets round what may be left out"
-)]
 
 // Modules of the crates below, under their own names.
 use command_line::{failure, log, spec, version};
@@ -17,6 +12,10 @@ pub mod cluster_connections;
 pub mod config;
 pub mod confinement;
 pub mod control;
+#[allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "comments of flags are texts of help, with brackets round what may be left out"
+)]
 pub mod flags;
 pub mod machine;
 pub mod mptcp;

@@ -2,11 +2,6 @@
 //! The crate knows no control API; requests to targets are the program's.
 
 #![allow(missing_docs, reason = "the program alone uses it; names say enough")]
-#![allow(
-    rustdoc::broken_intra_doc_links,
-    rustdoc::private_intra_doc_links,
-    reason = "comments of flags are texts of help, with brackets round what may be left out"
-)]
 
 // Modules of the crates below, under their own names.
 use command_line::{failure, spec};

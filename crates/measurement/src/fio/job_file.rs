@@ -26,7 +26,7 @@ pub struct JobFile {
     pub notes: Vec<String>,
 }
 
-/// Job of one section, with the options of [global].
+/// Job of one section, with the options of `[global]`.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
     pub name: String,
@@ -93,7 +93,7 @@ impl fmt::Display for Job {
 #[derive(Clone, Default)]
 struct Section {
     job: Job,
-    /// Of a job: a [global] has no name.
+    /// Of a job: a `[global]` has no name.
     is_job: bool,
     engine: Option<Said>,
     storage: Storage,
@@ -216,7 +216,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Puts the section that has been read where it belongs: jobs that come have all that [global] says before them.
+    /// Puts the section that has been read where it belongs: jobs that come have all that
+    /// `[global]` says before them.
     fn end_section(&mut self) {
         let Some(section) = self.section.take() else { return };
         if !section.is_job {
