@@ -51,7 +51,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) const TAKEOVER_LIMIT: Duration = Duration::from_secs(60);
 
 /// Log level of gateways.
-const LEVEL: &str = "SELVEDGE_LOG=info,selvedge::gateway=debug";
+const LEVEL: &str = "SELVEDGE_LOG=info,gateway=debug";
 
 /// The links of a gateway, counted from 1.
 #[derive(Clone, Copy, Debug)]
