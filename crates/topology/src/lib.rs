@@ -53,7 +53,7 @@ pub use link::{Coalescing, LinkModes, LinkSettings, Queueing};
 pub use machine::{
     EthtoolAnswers, FormerAnswers, Machine, MachineError, Recording, RecordingError, Refusal, Sockets,
 };
-pub use observe::{Distances, ObserveError, observe, observe_own};
+pub use observe::{Distances, ObserveError, Waited, observe, observe_own, waited_times};
 pub use processors::{Node, Processors};
 pub use queue_placement::{PlaceRequest, Placement, QueuePlacement, place};
 pub use rule::{QueueLimit, queue_limit};

@@ -1,7 +1,7 @@
 //! What a change makes different, setting by setting: what it is in the configuration before, and what in the one that is
 //! wanted. The target names the changes; the values are in the two configurations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use engine::target::{Change, FabricConfig};
 use serde_json::{Value, json};
@@ -15,8 +15,12 @@ const KEPT: [&str; 2] = ["serial", "uuid"];
 
 /// Adds to each change what it makes different, and to each that makes a namespace smaller that it does.
 pub fn add_to(changes: &mut [Value], before: &Value, wanted: &Value) {
+    add(changes, &Index::of(before), &Index::of(wanted));
+}
+
+fn add(changes: &mut [Value], before: &Index<'_>, wanted: &Index<'_>) {
     for change in changes {
-        let (from, to) = (subject(change, before), subject(change, wanted));
+        let (from, to) = (before.subject(change), wanted.subject(change));
         let (Some(from), Some(to)) = (from, to) else { continue };
         let (from, to) = (settings(&from), settings(&to));
         let names: Vec<&String> =
@@ -45,9 +49,10 @@ pub(super) fn recorded(changes: &[Change], before: &FabricConfig, after: &Fabric
     let (before, after) = (json(before), json(after));
     let mut records: Vec<Value> =
         changes.iter().map(|change| serde_json::to_value(change).unwrap_or_default()).collect();
-    add_to(&mut records, &before, &after);
+    let (before, after) = (Index::of(&before), Index::of(&after));
+    add(&mut records, &before, &after);
     for change in &mut records {
-        match (subject(change, &before), subject(change, &after)) {
+        match (before.subject(change), after.subject(change)) {
             (Some(gone), None) => change["before"] = gone,
             (None, Some(come)) => change["after"] = come,
             _ => {}
@@ -60,44 +65,75 @@ fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Object of a change, in a configuration; `None` for an object that is added or removed as a
-/// whole.
-fn subject(change: &Value, config: &Value) -> Option<Value> {
-    let kind = change["change"].as_str()?;
-    if kind.starts_with("port_") {
-        return find(config, "ports", "id", &change["port"]).cloned();
-    }
-    let of_config = match kind {
-        "referrals_changed" => Some("referrals"),
-        "discovery_nqn_changed" => Some("discovery_nqn"),
-        _ => None,
-    };
-    if let Some(name) = of_config {
-        return Some(json!({ name: config[name] }));
-    }
-    let subsystem = find(config, "subsystems", "nqn", &change["nqn"])?;
-    let only = |names: &[&str]| {
-        let fields = names.iter().map(|name| ((*name).to_owned(), subsystem[*name].clone()));
-        Some(Value::Object(fields.collect()))
-    };
-    match kind {
-        "access_changed" => {
-            let keys = ["host_keys", "dhchap_ctrl_secret_sealed", "dhchap_dhgroup"];
-            only(&[&["allow_any_host", "hosts", "kept_hosts", "ports", "networks"][..], &keys[..]].concat())
-        }
-        "storage_changed" => only(&["storage"]),
-        "command_quiesce_changed" => only(&["command_quiesce", "command_quiesce_ms"]),
-        "queues_changed" => only(&["io_queues_max"]),
-        "subsystem_replaced" => only(&["serial", "model"]),
-        "ana_group_changed" => find(subsystem, "ana_groups", "id", &change["group"]).cloned(),
-        _ => find(subsystem, "namespaces", "nsid", &change["nsid"]).cloned(),
-    }
+/// Objects of a list by the numbers in a field.
+type Numbered<'a> = HashMap<u64, &'a Value>;
+
+/// Objects of a configuration by their names and numbers: it may have thousands of namespaces, and a
+/// change thousands of objects.
+struct Index<'a> {
+    config: &'a Value,
+    ports: Numbered<'a>,
+    subsystems: HashMap<&'a str, Subsystem<'a>>,
 }
 
-/// The item of a list whose field is as wanted. A subsystem may have thousands of namespaces, and
-/// is not copied.
-fn find<'a>(list: &'a Value, name: &str, field: &str, wanted: &Value) -> Option<&'a Value> {
-    items(list, name).iter().find(|item| item[field] == *wanted)
+struct Subsystem<'a> {
+    whole: &'a Value,
+    groups: Numbered<'a>,
+    namespaces: Numbered<'a>,
+}
+
+fn numbered<'a>(value: &'a Value, list: &str, field: &str) -> Numbered<'a> {
+    items(value, list).iter().filter_map(|item| Some((item[field].as_u64()?, item))).collect()
+}
+
+impl<'a> Index<'a> {
+    fn of(config: &'a Value) -> Self {
+        let subsystems = items(config, "subsystems").iter().filter_map(|whole| {
+            let groups = numbered(whole, "ana_groups", "id");
+            let namespaces = numbered(whole, "namespaces", "nsid");
+            Some((whole["nqn"].as_str()?, Subsystem { whole, groups, namespaces }))
+        });
+        Self { config, ports: numbered(config, "ports", "id"), subsystems: subsystems.collect() }
+    }
+
+    /// Object of a change; `None` for an object that is added or removed as a whole.
+    fn subject(&self, change: &Value) -> Option<Value> {
+        let kind = change["change"].as_str()?;
+        let of = |objects: &Numbered<'_>, number: &str| {
+            objects.get(&change[number].as_u64()?).map(|object| (*object).clone())
+        };
+        if kind.starts_with("port_") {
+            return of(&self.ports, "port");
+        }
+        let of_config = match kind {
+            "referrals_changed" => Some("referrals"),
+            "discovery_nqn_changed" => Some("discovery_nqn"),
+            _ => None,
+        };
+        if let Some(name) = of_config {
+            return Some(json!({ name: self.config[name] }));
+        }
+        let subsystem = self.subsystems.get(change["nqn"].as_str()?)?;
+        let only = |names: &[&str]| {
+            let fields = names.iter().map(|name| ((*name).to_owned(), subsystem.whole[*name].clone()));
+            Some(Value::Object(fields.collect()))
+        };
+        match kind {
+            "access_changed" => {
+                let keys = ["host_keys", "dhchap_ctrl_secret_sealed", "dhchap_dhgroup"];
+                only(
+                    &[&["allow_any_host", "hosts", "kept_hosts", "ports", "networks"][..], &keys[..]]
+                        .concat(),
+                )
+            }
+            "storage_changed" => only(&["storage"]),
+            "command_quiesce_changed" => only(&["command_quiesce", "command_quiesce_ms"]),
+            "queues_changed" => only(&["io_queues_max"]),
+            "subsystem_replaced" => only(&["serial", "model"]),
+            "ana_group_changed" => of(&subsystem.groups, "group"),
+            _ => of(&subsystem.namespaces, "nsid"),
+        }
+    }
 }
 
 /// The settings in a part of a configuration, each by its way from there. A list is one setting.
@@ -193,5 +229,28 @@ mod tests {
         ];
         assert_eq!(records, expected);
         assert_eq!(changes.map(|change| change["shrinks"] == true), [true, false, false, false, false]);
+    }
+
+    #[test]
+    fn each_object_is_compared_with_the_one_of_its_name_and_number() {
+        let many = |qos: &dyn Fn(u64) -> u64| {
+            let of = |nqn: &str, more: u64| {
+                let namespaces =
+                    (1..=4096).map(|nsid| json!({ "nsid": nsid, "qos": { "iops": qos(nsid) + more } }));
+                json!({ "nqn": nqn, "namespaces": namespaces.collect::<Vec<_>>() })
+            };
+            json!({ "subsystems": [of("nqn.a", 0), of("nqn.b", 10_000)] })
+        };
+        let changed = |nqn: &str, nsid: u64| json!({ "change": "qos_changed", "nqn": nqn, "nsid": nsid });
+        let mut changes: Vec<Value> = (1..=4096).map(|nsid| changed("nqn.a", nsid)).collect();
+        changes.extend([changed("nqn.b", 7), changed("nqn.b", 4097), changed("nqn.c", 7)]);
+        changes.push(json!({ "change": "subsystem_added", "nqn": "nqn.a" }));
+        add_to(&mut changes, &many(&|nsid| nsid), &many(&|nsid| nsid + 5000));
+        let of = |number: u64| json!([{ "setting": "qos.iops", "from": number, "to": number + 5000 }]);
+        for (nsid, change) in (1..=4096).zip(&changes) {
+            assert_eq!(change["differences"], of(nsid));
+        }
+        assert_eq!(changes[4096]["differences"], of(10_007));
+        assert!(changes[4097..].iter().all(|change| change["differences"].is_null()), "no such object");
     }
 }

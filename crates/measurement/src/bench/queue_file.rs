@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::initiator::{PathShare, PathStatus};
 use serde::Serialize;
+use topology::Waited;
 use topology::process_stat::{STARTED, stat_field};
 
 /// An I/O queue and its connection; with MPTCP there is one for each subflow.
@@ -23,6 +24,9 @@ pub(crate) struct ListedQueue {
     peer: SocketAddr,
     /// The system's number of the thread that works on it.
     thread: i32,
+    /// Time that the thread has waited, once it has reported it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited: Option<Waited>,
 }
 
 impl ListedQueue {
@@ -30,6 +34,7 @@ impl ListedQueue {
     pub(crate) fn of_thread(
         nqn: &str,
         thread: i32,
+        waited: Option<Waited>,
         paths: &[PathStatus],
         shares: &[PathShare],
     ) -> Vec<ListedQueue> {
@@ -45,6 +50,7 @@ impl ListedQueue {
                     local: subflow.local,
                     peer: subflow.remote,
                     thread,
+                    waited,
                 }));
             }
         }
@@ -213,6 +219,7 @@ mod tests {
             local: SocketAddr::from(([10, 0, 0, 1], port)),
             peer: SocketAddr::from(([10, 0, 0, 2], 4420)),
             thread: 77,
+            waited: None,
         }
     }
 
@@ -234,6 +241,10 @@ mod tests {
             "peer": "10.0.0.2:4420", "thread": 77,
         }]);
         assert_eq!(contents["queues"], expected);
+        let waited = Some(Waited { at_ns: 9, waited_ns: 4 });
+        file.tell(one, vec![ListedQueue { waited, ..queue(1, 5000) }]).unwrap();
+        let published = &read(&file)["queues"][0]["waited"];
+        assert_eq!(*published, serde_json::json!({ "at_ns": 9, "waited_ns": 4 }));
         file.tell(two, vec![queue(1, 5001), queue(2, 5002)]).unwrap();
         assert_eq!(read(&file)["queues"].as_array().unwrap().len(), 3);
         assert!(!file.leave(one));

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use engine::initiator::{PathShare, PathStatus, Paths, StageLatencies};
 use engine::ring::{self, RingOptions};
+use topology::Waited;
 
 use super::histogram::{Tallies, Tally};
 use super::job::{Job, Verified};
@@ -313,10 +314,10 @@ impl Running<'_> {
                         .and_then(|from| TargetCounters::read(self.run.paths, self.run.nsid)?.since(&from));
                 }
             }
-            Message::Progress { number, total, read_back, shares } => {
-                heard.shares[number] = shares;
+            Message::Progress { number, total, read_back, shares, waited } => {
+                (heard.shares[number], heard.waited[number]) = (shares, Some(waited));
                 let is_complete = heard.progress(number, *total, read_back);
-                // Once a second is enough for connections that come and go.
+                // Once a second is enough for connections that come and go, and for the time waited.
                 if number == 0 {
                     self.tell();
                 }
@@ -332,9 +333,11 @@ impl Running<'_> {
     fn tell(&mut self) {
         let (paths, heard) = (self.run.paths, &self.heard);
         let (nqn, status) = (paths.subsystem_nqn(), paths.status());
-        let threads = heard.threads.iter().zip(&heard.shares);
+        let threads = heard.threads.iter().zip(&heard.waited).zip(&heard.shares);
         let queues = threads
-            .flat_map(|(thread, shares)| ListedQueue::of_thread(nqn, *thread, &status, shares))
+            .flat_map(|((thread, waited), shares)| {
+                ListedQueue::of_thread(nqn, *thread, *waited, &status, shares)
+            })
             .collect();
         self.share.tell(queues);
     }
@@ -410,6 +413,8 @@ struct Heard {
     read_back: Vec<u64>,
     shares: Vec<Vec<PathShare>>,
     threads: Vec<i32>,
+    /// Time that each worker has waited, once it has reported it.
+    waited: Vec<Option<Waited>>,
     news: usize,
 }
 
@@ -430,6 +435,7 @@ impl Heard {
             read_back: vec![0; workers],
             shares: vec![Vec::new(); workers],
             threads: vec![0; workers],
+            waited: vec![None; workers],
             news: 0,
         }
     }

@@ -12,6 +12,7 @@ use engine::initiator::{
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Buffer, Moment, Ring, RingOptions, core};
 use nvme::io::IoCommand;
+use topology::Waited;
 
 use super::histogram::Tally;
 use super::job::{Io, Job, Next, Operation};
@@ -61,8 +62,9 @@ pub(crate) enum Message {
     Counting,
     /// The workload has ended.
     Counted,
-    /// Once a second: all it has counted, the blocks it has read back, and how its paths are.
-    Progress { number: usize, total: Box<Tally>, read_back: u64, shares: Vec<PathShare> },
+    /// Once a second: all it has counted, the blocks it has read back, how its paths are, and for how
+    /// long it has waited.
+    Progress { number: usize, total: Box<Tally>, read_back: u64, shares: Vec<PathShare>, waited: Waited },
     /// The worker has ended.
     Gone,
 }
@@ -363,7 +365,10 @@ impl Worker {
             let read_back = self.jobs.iter().map(|job| job.verified.read_back).sum();
             let number = self.number;
             let (total, shares) = (Box::new(total), self.driver.queues().report());
-            let _ = channels.messages.send(Message::Progress { number, total, read_back, shares });
+            let waited_ns = self.driver.ring().waited().as_nanos() as u64;
+            let waited = Waited { at_ns: now.0, waited_ns };
+            let progress = Message::Progress { number, total, read_back, shares, waited };
+            let _ = channels.messages.send(progress);
         }
     }
 

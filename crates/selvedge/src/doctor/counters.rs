@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use topology::Machine;
+use topology::{Machine, Waited, waited_times};
 
 /// Interfaces whose counters are read: those on the ways to storage are few.
 const INTERFACES_MAX: usize = 64;
@@ -47,6 +47,8 @@ pub(crate) struct Counters {
     pub(crate) unread: Vec<(String, String)>,
     /// Threads by their number: nanoseconds that they ran, and that they waited for a processor.
     pub(crate) threads: BTreeMap<u32, (u64, u64)>,
+    /// Time that threads of initiators waited for events, by thread, where their processes publish it.
+    pub(crate) waited: BTreeMap<u32, Waited>,
 }
 
 /// A processor's time in the kernel's ticks.
@@ -102,7 +104,9 @@ impl Counters {
             let names = LOSSES.iter().chain(&["rx_bytes", "tx_bytes", "carrier_changes"]);
             counters.interfaces.insert(interface.clone(), names.filter_map(|name| value(name)).collect());
         }
-        for (process, thread) in threads.iter().take(THREADS_MAX) {
+        let threads = &threads[..threads.len().min(THREADS_MAX)];
+        counters.waited = waited_times(machine, threads);
+        for (process, thread) in threads {
             let found = schedule(&text(&format!("proc/{process}/task/{thread}/schedstat")));
             counters.threads.extend(found.map(|found| (*thread, found)));
         }

@@ -150,8 +150,11 @@ fn working(part: f64) -> Case {
             flow.worker.as_mut().unwrap().thread = Some(20 + at as u32);
         }
         for (moment, passed) in [(&mut case.host.before, 0.0), (&mut case.host.now, 1.0)] {
-            let ran = ((part * passed * 1e9) as u64, 0);
-            moment.as_mut().unwrap().counters.threads.extend([(20, ran), (21, ran)]);
+            let ns = |part: f64| (part * passed * 1e9) as u64;
+            let counters = &mut moment.as_mut().unwrap().counters;
+            counters.threads.extend([20, 21].map(|thread| (thread, (ns(part), 0))));
+            let waited = topology::Waited { at_ns: ns(1.0), waited_ns: ns(1.0 - part) };
+            counters.waited.extend([20, 21].map(|thread| (thread, waited)));
         }
     })
 }

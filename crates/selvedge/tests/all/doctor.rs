@@ -1,7 +1,7 @@
 //! `selvedge doctor` in networks of its own with one real fault each, which it is to name first, and in the same networks
 //! without one, in which it is to name nothing; and on recordings of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use prerequisite::missing;
@@ -470,16 +470,35 @@ const RECORDED: [(&str, &str, Option<&str>); 7] = [
     ("strict-rp-filter", "10.9.9.9", Some("strict-rp-filter")),
 ];
 
+fn recording(name: &str) -> PathBuf {
+    format!("{}/fixtures/doctor/{name}.recording", env!("CARGO_MANIFEST_DIR")).into()
+}
+
+fn recorded_findings(file: &Path, address: &str) -> Vec<Value> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    command.args(["doctor", "-a", address, "-o", "json", "--sysroot"]).arg(file);
+    findings(&json(&command.stdin(Stdio::null()).output().expect("the program runs")))
+}
+
 #[test]
 fn recorded_faults_are_named_on_any_machine() {
     for (name, address, rule) in RECORDED {
-        let file = format!("{}/fixtures/doctor/{name}.recording", env!("CARGO_MANIFEST_DIR"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        command.args(["doctor", "-a", address, "--sysroot", &file, "-o", "json"]);
-        let output = command.stdin(Stdio::null()).output().expect("the program runs");
-        let found = findings(&json(&output));
+        let found = recorded_findings(&recording(name), address);
         let first = found.first().and_then(|finding| finding["rule"].as_str());
         assert_eq!(first, rule, "{name}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_recorded_worker_is_busy_only_where_it_is_known_to_have_waited_little() {
+    let recorded = std::fs::read_to_string(recording("busy-worker")).expect("it can be read");
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    // Polling for most of the second, and a process that does not publish the time.
+    for (from, to) in [(":73000000", ":773000000"), ("\"waited\":", "\"unknown\":")] {
+        assert!(recorded.contains(from), "{from}");
+        std::fs::write(file.path(), recorded.replace(from, to)).expect("it can be written");
+        let found = recorded_findings(file.path(), "10.0.0.2");
+        assert!(found.iter().all(|finding| finding["rule"] != "busy-worker"), "{to}: {found:#?}");
     }
 }
 

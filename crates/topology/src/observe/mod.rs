@@ -19,6 +19,7 @@ use std::io;
 
 pub use distance::Distances;
 pub use own::observe_own;
+pub use programs::{Waited, waited_times};
 
 use super::machine::Machine;
 use super::{Shortfall, Topology};

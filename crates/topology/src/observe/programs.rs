@@ -1,6 +1,8 @@
 //! Queues of initiators that are programs: each leaves a record of its queues in a file named after its process.
 
-use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
 
 use super::flows::{Connections, Found};
 use super::reader::Reader;
@@ -8,6 +10,25 @@ use super::{Machine, ObserveError};
 use crate::limits::RECORDED_QUEUES_MAX;
 use crate::process_stat::{LAST_CPU, STARTED, stat_field};
 use crate::{CpuSet, FlowOwner, FlowSource, Worker};
+
+/// Time that a thread has waited for events, polling and asleep, at a moment of its process' clock. The
+/// kernel counts polling as running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waited {
+    /// The moment.
+    pub at_ns: u64,
+    /// Time waited until then.
+    pub waited_ns: u64,
+}
+
+impl Waited {
+    /// Part of the time since `before` in which the thread did not wait; `None` without a later moment.
+    pub fn worked_since(self, before: Self) -> Option<f64> {
+        let passed_ns = self.at_ns.checked_sub(before.at_ns).filter(|passed_ns| *passed_ns > 0)?;
+        let waited_ns = self.waited_ns.checked_sub(before.waited_ns)?;
+        Some(1.0 - (waited_ns as f64 / passed_ns as f64).min(1.0))
+    }
+}
 
 /// A record of a process's queues.
 #[derive(Debug, Deserialize)]
@@ -29,6 +50,8 @@ struct Queue {
     peer: std::net::SocketAddr,
     #[serde(default)]
     thread: Option<u32>,
+    #[serde(default)]
+    waited: Option<Waited>,
 }
 
 /// Reads the records of processes that run. A record is anyone's to write: what it says is believed of connections that
@@ -56,6 +79,26 @@ pub(super) fn read(reader: &mut Reader<'_>, connections: &Connections) -> Result
         }
     }
     Ok(found)
+}
+
+/// Times that threads have waited, by their numbers, as far as their processes publish them. Threads are
+/// named with their processes.
+pub fn waited_times(machine: &Machine, threads: &[(u32, u32)]) -> BTreeMap<u32, Waited> {
+    let processes: BTreeSet<u32> = threads.iter().map(|(pid, _)| *pid).collect();
+    let mut found = BTreeMap::new();
+    for directory in machine.program_directories().unwrap_or_default() {
+        for pid in &processes {
+            let Ok(text) = machine.read(&format!("{directory}/{pid}.json")) else { continue };
+            let Ok(record) = serde_json::from_str::<Record>(&text) else { continue };
+            let started = field_of(machine, &format!("proc/{pid}/stat"), STARTED);
+            if record.pid != *pid || started != Some(record.start_time) {
+                continue;
+            }
+            let known = record.queues.iter().filter_map(|queue| Some((queue.thread?, queue.waited?)));
+            found.extend(known.filter(|(thread, _)| threads.contains(&(*pid, *thread))));
+        }
+    }
+    found
 }
 
 fn add(

@@ -247,6 +247,34 @@ fn tunnels_are_known_by_their_hardware_or_device_type() {
 }
 
 #[test]
+fn times_that_threads_waited_are_those_of_their_running_process() {
+    let waited = Waited { at_ns: 9, waited_ns: 4 };
+    let with = |pid: u32, started: u32| {
+        let queue = serde_json::json!({
+            "controller": "c", "qid": 1, "local": "10.0.0.1:5", "peer": "10.0.0.2:4420",
+            "thread": 78, "waited": waited,
+        });
+        let record = serde_json::json!({ "pid": pid, "start_time": started, "queues": [queue] });
+        let mut recording = recording();
+        recording.file("run/selvedge/queues/77.json", &record.to_string());
+        Machine::of_recording("x", recording)
+    };
+    let seen: Vec<_> = waited_times(&with(77, 500), &[(77, 78)]).into_iter().collect();
+    assert_eq!(seen, [(78, waited)]);
+    for (machine, threads) in [
+        (with(77, 499), [(77, 78)]),
+        (with(76, 500), [(77, 78)]),
+        (with(77, 500), [(77, 79)]),
+        (Machine::of_recording("x", recording()), [(77, 78)]),
+    ] {
+        assert!(waited_times(&machine, &threads).is_empty());
+    }
+    let later = Waited { at_ns: 19, waited_ns: 5 };
+    assert_eq!((later.worked_since(waited), waited.worked_since(later)), (Some(0.9), None));
+    assert_eq!(waited.worked_since(waited), None);
+}
+
+#[test]
 fn flows_of_programs_the_kernel_and_targets_are_seen() {
     let topology = seen();
     let [program, kernel @ .., target] = topology.flows.as_slice() else { panic!("{:?}", topology.flows) };

@@ -118,6 +118,18 @@ impl Reader<'_> {
         }
     }
 
+    /// A list of texts, which is empty where there is none.
+    pub(super) fn texts(&mut self, entry: &Entry, name: &str) -> Vec<String> {
+        let texts = match entry.fields.get(name) {
+            None | Some(Value::Null) => Some(Vec::new()),
+            Some(Value::Array(items)) => {
+                items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<_>>()
+            }
+            Some(_) => None,
+        };
+        texts.or_else(|| self.wrong(entry, name, "not a list of texts")).unwrap_or_default()
+    }
+
     fn wrong<T>(&mut self, entry: &Entry, name: &str, what: &str) -> Option<T> {
         self.lose(entry, format!("{name} is {what}, so that it is left out"));
         None

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::address::{HostAddress, NetAddress};
-use engine::target::{PortConfig, SubsystemConfig, TlsUse};
+use engine::target::{NO_PORT, NetworkMask, PortConfig, SubsystemConfig, TlsUse};
 
 use super::entry::State;
 use super::{Entry, Reader, shown};
@@ -33,9 +33,14 @@ impl Ports {
         self.of.get(subsystem).cloned().unwrap_or_default()
     }
 
-    /// True if one of these ports was not secure.
-    pub(super) fn has_clear(&self, ids: &[u16]) -> bool {
-        self.configs.iter().any(|port| port.tls.is_none() && ids.contains(&port.id))
+    /// True if the subsystem is on a port that was not secure.
+    pub(super) fn has_clear(&self, subsystem: &SubsystemConfig) -> bool {
+        self.configs.iter().any(|port| port.tls.is_none() && subsystem.is_on(port))
+    }
+
+    /// True if a port in a network was not secure.
+    pub(super) fn are_clear_in(&self, network: NetworkMask) -> bool {
+        self.configs.iter().any(|port| port.tls.is_none() && network.contains(port.address.ip()))
     }
 }
 
@@ -134,11 +139,10 @@ impl Reader<'_> {
 
     /// The ports that a subsystem is found on. One that is found on all of them names none.
     pub(super) fn served(&self, ports: Ports, subsystems: &mut [SubsystemConfig]) -> Vec<PortConfig> {
-        let is_used =
-            |port: &PortConfig| subsystems.iter().any(|subsystem| subsystem.ports.contains(&port.id));
+        let is_used = |port: &PortConfig| subsystems.iter().any(|subsystem| subsystem.is_on(port));
         let configs: Vec<PortConfig> = ports.configs.into_iter().filter(is_used).collect();
         for subsystem in subsystems {
-            if subsystem.ports.len() == configs.len() {
+            if subsystem.ports.len() == configs.len() && subsystem.ports != [NO_PORT] {
                 subsystem.ports.clear();
             }
         }

@@ -195,6 +195,40 @@ fn a_gateway_is_named_where_there_are_several() {
 }
 
 #[test]
+fn a_subsystem_keeps_its_networks() {
+    const NETWORK: &str = "192.168.13.0/24";
+    let store = format!("subsystem_{STORE}");
+    let with = |masks: Value, is_secure: bool| {
+        changed(&store, |value| {
+            (value["network_mask"], value["secure_listeners"]) = (masks, json!(is_secure));
+        })
+    };
+    let on = |all: &Imported| {
+        let store = &all.fabric.subsystems[1];
+        let ports = all.fabric.ports.iter().filter(|port| store.is_on(port));
+        ports.map(|port| port.id).collect::<Vec<_>>()
+    };
+    let all = imported(&with(json!([NETWORK, "192.168.13.7/24"]), false));
+    assert_eq!(all.losses, []);
+    let networks: Vec<_> = all.fabric.subsystems[1].networks.iter().map(ToString::to_string).collect();
+    assert_eq!(networks, [NETWORK], "once");
+    assert_eq!((&all.fabric.subsystems[1].ports[..], on(&all)), (&[2, 3][..], vec![1, 2, 3]));
+    assert!(all.warnings.iter().any(|warning| warning.to_string().contains(NETWORK)), "{:?}", all.warnings);
+    // Hosts would be accepted without TLS where they were not.
+    let all = imported(&with(json!([NETWORK, "fd00::/64"]), true));
+    assert!(matches!(&all.losses[..], [loss] if loss.to_string().contains(NETWORK)), "{:?}", all.losses);
+    assert_eq!((all.fabric.subsystems[1].networks.len(), on(&all)), (1, vec![2, 3]));
+    // Without a listener it is found in its networks alone, also where there is one port.
+    for (mask, found) in [("10.0.0.0/8", vec![]), (NETWORK, vec![1])] {
+        let mut pairs = with(json!([mask]), false);
+        pairs.retain(|key, _| !key.starts_with(&format!("listener_{STORE}")));
+        let all = imported(&pairs);
+        assert_eq!(all.losses, [], "{mask}");
+        assert_eq!((all.fabric.ports.len(), on(&all)), (1, found), "{mask}");
+    }
+}
+
+#[test]
 fn a_host_whose_key_is_lost_is_not_let_in() {
     let key = format!("host_{STORE}_{}", host(1));
     let token = |value: &Value| value["dhchap_key"].as_str().unwrap().to_owned();
@@ -264,8 +298,9 @@ fn losses_name_their_keys() {
     let (open, qos) = (format!("host_{OPEN}_*"), format!("qos_{STORE}_1"));
     let listener = format!("listener_{OPEN}_node-a_TCP_192.168.13.3_4420");
     type Change<'a> = &'a dyn Fn(&mut Value);
-    let changes: [(&str, Change<'_>, &str); 21] = [
-        (&store, &|v| v["network_mask"] = json!(["10.0.0.0/8"]), "network_mask"),
+    let changes: [(&str, Change<'_>, &str); 22] = [
+        (&store, &|v| v["network_mask"] = json!(["10.0.0.0/33"]), "network_mask: "),
+        (&store, &|v| v["network_mask"] = json!("10.0.0.0/8"), "network_mask is not a list of texts"),
         (&store, &|v| v["serial_number"] = json!("x".repeat(21)), "serial_number"),
         (&store, &|v| v["new_field"] = json!(true), "new_field: there is nothing like it"),
         (&store, &|v| v["subsystem_nqn"] = json!(OPEN), "different subsystems"),

@@ -233,22 +233,11 @@ impl Commands {
                     return self.refuse_after_failure(index, data, ctx);
                 }
                 let is_file = self.device_of(index, |device| device.durability().is_some()) == Some(true);
-                let status = match (error.raw_os_error(), work) {
-                    // The cluster does not answer in time; nothing is wrong with the blocks.
-                    (Some(libc::ETIMEDOUT), _) => Status::NAMESPACE_NOT_READY,
-                    // The cluster no longer lets this gateway in, or another has the image: a path's failure.
-                    (Some(libc::ESHUTDOWN | libc::EROFS), _) if !is_file => Status::INTERNAL_PATH_ERROR,
-                    (Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG), _) => Status::CAPACITY_EXCEEDED,
-                    (_, Work::Read { .. } | Work::Compare { .. } | Work::Verify { .. }) => {
-                        Status::UNRECOVERED_READ_ERROR
-                    }
-                    _ => Status::WRITE_FAULT,
-                };
-                if status == Status::CAPACITY_EXCEEDED {
-                    // Lack of room is not an error of the medium, and has a count of its own by status.
-                    return self.finish(index, status, data, ctx);
+                let status = status_of(error.raw_os_error(), work, is_file);
+                if !ELSEWHERE.contains(&status) {
+                    return self.media_failure(index, status, data, ctx);
                 }
-                self.media_failure(index, status, data, ctx)
+                self.finish(index, status, data, ctx)
             }
         }
     }
@@ -284,6 +273,24 @@ impl Commands {
     }
 }
 
+/// Failures whose cause is not the medium: lack of room, a cluster that does not answer in time, and
+/// an image that is another gateway's. These have a count by status alone.
+const ELSEWHERE: [Status; 3] =
+    [Status::CAPACITY_EXCEEDED, Status::NAMESPACE_NOT_READY, Status::INTERNAL_PATH_ERROR];
+
+/// Status of a command whose operation the storage failed with this error number.
+fn status_of(code: Option<i32>, work: Work, is_file: bool) -> Status {
+    match (code, work) {
+        // The cluster does not answer in time; nothing is wrong with the blocks.
+        (Some(libc::ETIMEDOUT), _) => Status::NAMESPACE_NOT_READY,
+        // The cluster no longer lets this gateway in, or another has the image: a path's failure.
+        (Some(libc::ESHUTDOWN | libc::EROFS), _) if !is_file => Status::INTERNAL_PATH_ERROR,
+        (Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG), _) => Status::CAPACITY_EXCEEDED,
+        (_, Work::Read { .. } | Work::Compare { .. } | Work::Verify { .. }) => Status::UNRECOVERED_READ_ERROR,
+        _ => Status::WRITE_FAULT,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,6 +300,25 @@ mod tests {
         for (connection, slot) in [(0, 0), (1, 2), (u32::MAX, u16::MAX)] {
             let token = StorageToken { connection, slot };
             assert_eq!(StorageToken::from_bits(token.to_bits()), token);
+        }
+    }
+
+    #[test]
+    fn failures_of_room_time_and_paths_are_not_of_the_medium() {
+        for (code, is_file, of_medium) in [
+            (libc::EIO, true, true),
+            (libc::EIO, false, true),
+            (libc::ENOSPC, true, false),
+            (libc::EDQUOT, false, false),
+            (libc::ETIMEDOUT, false, false),
+            (libc::ESHUTDOWN, false, false),
+            (libc::EROFS, false, false),
+            // A file has no cluster that would refuse it.
+            (libc::ESHUTDOWN, true, true),
+            (libc::EROFS, true, true),
+        ] {
+            let status = status_of(Some(code), Work::Flush, is_file);
+            assert_eq!(!ELSEWHERE.contains(&status), of_medium, "{code}, {is_file}: {status:?}");
         }
     }
 }

@@ -317,7 +317,7 @@ impl Metrics {
         text.family(
             name,
             "counter",
-            "Errors of the medium below the namespace, each of which made a command fail; lack of room is none.",
+            "Errors of the medium, each of which failed a command: neither lack of room nor of a path.",
         );
         for (subsystem, namespace) in self.namespaces().filter(|(_, namespace)| namespace.nsid > 0) {
             text.sample(

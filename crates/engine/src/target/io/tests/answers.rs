@@ -54,13 +54,19 @@ fn an_error_of_the_disk_costs_its_command_alone() {
         rig.send(command_id, &command, &[], false);
     }
     rig.send(3, &write(2), &block(1), true);
+    rig.send(4, &read(3), &[], false);
     rig.store_with(0, Err(libc::EIO));
     rig.store_with(1, Err(libc::ENOSPC));
+    rig.store_with(1, Err(libc::ETIMEDOUT));
     rig.store(&block(3));
-    let expected =
-        [(1, Status::UNRECOVERED_READ_ERROR), (3, Status::CAPACITY_EXCEEDED), (2, Status::SUCCESS)];
+    let expected = [
+        (1, Status::UNRECOVERED_READ_ERROR),
+        (3, Status::CAPACITY_EXCEEDED),
+        (4, Status::NAMESPACE_NOT_READY),
+        (2, Status::SUCCESS),
+    ];
     assert_eq!(rig.statuses(), expected);
-    assert_eq!(rig.counts().media_errors, 1, "lack of room is not an error of the medium");
+    assert_eq!(rig.counts().media_errors, 1, "lack of room or of time is not an error of the medium");
 }
 
 #[test]
