@@ -196,6 +196,9 @@ pub const RESERVATION_BACKLOGS_MAX: usize = 32;
 /// Reservation commands on one namespace that may wait for its cluster: as many as hosts that may be
 /// registered. A host whose command finds no room may send it again.
 pub const RESERVATION_BACKLOG_MAX: usize = 255;
+/// Commands of one host among them: more than it has on all paths while it waits for each response,
+/// and few enough for others to find room.
+pub const RESERVATION_BACKLOG_SHARE_MAX: usize = 16;
 /// Reservation notifications that wait for one host to read them: as many as their log page can count (NALP).
 pub const RESERVATION_NOTICES_MAX: usize = 255;
 /// Bytes of a namespace's reservations as they are kept, in a file or in an object of a cluster: a host's name has at most 223

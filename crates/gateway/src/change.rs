@@ -1,6 +1,6 @@
 //! A change of what all gateways of a group serve, through one of them: it is in effect there before the others learn of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -261,26 +261,34 @@ fn moves_away(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) ->
     })
 }
 
-/// Refusal of a move of an image's namespace to another load-balancing group, if one has to wait.
+/// Refusal of a change by which an image goes to another load-balancing group, if it has to wait.
 ///
 /// A fence stays with the former group: the next owner would use the image before the connections
-/// of a failed gateway are on the blocklist. Another gateway that is alive and has the image has to
-/// release it before its next owner learns of it.
+/// of a failed gateway are on the blocklist. So no image leaves a fenced group, not even by a
+/// removal: a later change could add it to another group. Another gateway that is alive and has the
+/// image has to release it before its next owner learns of it.
 fn immovable(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> Option<Refused> {
-    wanted.subsystems.iter().find_map(|subsystem| {
-        let (nqn, before) = (&subsystem.nqn, base.config.subsystem(&subsystem.nqn)?.by_nsid());
-        let is_image = |namespace: &&NamespaceConfig| matches!(namespace.backend, BackendConfig::Rbd(_));
-        subsystem.namespaces.iter().filter(is_image).find_map(|namespace| {
-            let nsid = namespace.nsid;
-            let was =
-                before.get(&nsid).map(|known| known.ana_group).filter(|was| *was != namespace.ana_group)?;
+    let (before, after) = (groups_of_images(&base.config), groups_of_images(wanted));
+    base.config.subsystems.iter().find_map(|subsystem| {
+        let nqn = &subsystem.nqn;
+        let wanted = wanted.subsystem(nqn).map(SubsystemConfig::by_nsid).unwrap_or_default();
+        subsystem.namespaces.iter().find_map(|known| {
+            let image = image_of(known)?;
+            let (nsid, was) = (known.nsid, known.ana_group);
+            let next = wanted.get(&nsid);
+            let is_moved = next.is_some_and(|next| next.ana_group != was);
+            let is_removed = next.is_none_or(|next| image_of(next) != Some(image));
+            let is_added = after.get(&image).is_some_and(|groups| !groups.is_subset(&before[&image]));
             let group = base.groups.get(&was)?;
             let refused = |what: &str, hint: String| {
                 Some(Refused::conflict(format!("namespace {nsid} of {nqn} {what}")).hint(hint))
             };
-            if !group.fence.is_empty() {
+            if !group.fence.is_empty() && (is_moved || is_removed || is_added) {
                 let what = format!("is in load-balancing group {was}, which is being taken over");
                 return refused(&what, "ask again in a moment".to_owned());
+            }
+            if !is_moved && !(is_removed && is_added) {
+                return None;
             }
             let owner = group.owner.as_ref().filter(|owner| base.is_alive(owner));
             let Owner { gateway, .. } = owner.filter(|_| !hold.contains(&was))?;
@@ -290,11 +298,30 @@ fn immovable(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> 
     })
 }
 
+/// Pool, namespace and name of an image: two ways to its cluster lead to the same one.
+type Image<'a> = (&'a str, &'a str, &'a str);
+
+/// Image of a namespace, if it has one.
+fn image_of(namespace: &NamespaceConfig) -> Option<Image<'_>> {
+    let BackendConfig::Rbd(image) = &namespace.backend else { return None };
+    Some((&image.pool, &image.namespace, &image.image))
+}
+
+/// Load-balancing groups of each image.
+fn groups_of_images(config: &FabricConfig) -> BTreeMap<Image<'_>, BTreeSet<u32>> {
+    let mut groups = BTreeMap::<_, BTreeSet<u32>>::new();
+    for namespace in config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces) {
+        if let Some(image) = image_of(namespace) {
+            groups.entry(image).or_default().insert(namespace.ana_group);
+        }
+    }
+    groups
+}
+
 #[cfg(test)]
 mod tests {
     use engine::backend::RbdConfig;
     use engine::limits::NAMESPACES_MAX;
-    use engine::target::SubsystemConfig;
     use uuid::Uuid;
 
     use super::super::state::Life;
@@ -452,5 +479,71 @@ mod tests {
             state.groups.get_mut(&1).unwrap().fence.clear();
             assert_eq!(refused(&state, 2, &both), "", "the connections are on the blocklist");
         }
+    }
+
+    /// Refusals of changes of the image in group 1 by which it comes to group 2 without a move of
+    /// its namespace; empty if there are none.
+    fn refused_ways(state: &GroupState, hold: &BTreeSet<u32>) -> Vec<String> {
+        let with = |edit: fn(&mut SubsystemConfig)| {
+            let mut wanted = fabric(1);
+            edit(&mut wanted.subsystems[0]);
+            wanted
+        };
+        let ways = [
+            FabricConfig::default(),
+            with(|subsystem| subsystem.namespaces.clear()),
+            with(|subsystem| rename(&mut subsystem.namespaces[0])),
+            with(|subsystem| {
+                subsystem.namespaces[0].ana_group = 2;
+                subsystem.namespaces[0].nsid = 2;
+            }),
+            with(|subsystem| {
+                let known = subsystem.namespaces[0].clone();
+                rename(&mut subsystem.namespaces[0]);
+                subsystem.namespaces.push(NamespaceConfig { nsid: 2, ana_group: 2, ..known });
+            }),
+            with(|subsystem| {
+                let known = subsystem.namespaces[0].clone();
+                subsystem.namespaces.push(NamespaceConfig { nsid: 2, ana_group: 2, ..known });
+            }),
+        ];
+        let refused = |wanted: &FabricConfig| immovable(state, wanted, hold);
+        ways.iter()
+            .map(|wanted| refused(wanted).map_or_else(String::new, |refused| refused.to_string()))
+            .collect()
+    }
+
+    /// Gives a namespace another image.
+    fn rename(namespace: &mut NamespaceConfig) {
+        let BackendConfig::Rbd(image) = &mut namespace.backend else { panic!("an image") };
+        image.image = "other".to_owned();
+    }
+
+    #[test]
+    fn an_image_leaves_a_fenced_group_neither_by_removal_nor_by_another_namespace() {
+        const FENCED: &str = "namespace 1 of nqn.a is in load-balancing group 1, which is being taken over; \
+             ask again in a moment";
+        let mut state = group_of_two();
+        let [failed, next_owner] = ["a", "b"].map(|gateway| Owner { gateway: gateway.to_owned(), epoch: 1 });
+        assert!(state.add_address(&failed, "10.0.0.1:0/1"));
+        state.bury("a", |_, _| Some(next_owner.clone()));
+        let both = BTreeSet::from([1, 2]);
+        assert_eq!(refused_ways(&state, &both), [FENCED; 6]);
+        let mut wanted = fabric(1);
+        let known = wanted.subsystems[0].namespaces[0].clone();
+        let mut other = NamespaceConfig { nsid: 2, ana_group: 2, ..known.clone() };
+        rename(&mut other);
+        wanted.subsystems[0].namespaces.extend([other, NamespaceConfig { nsid: 3, ..known }]);
+        assert!(immovable(&state, &wanted, &both).is_none(), "another image, and the same in its group");
+        state.groups.get_mut(&1).unwrap().fence.clear();
+        assert_eq!(refused_ways(&state, &both), [""; 6], "the connections are on the blocklist");
+    }
+
+    #[test]
+    fn a_removed_namespaces_image_is_not_moved_in_the_same_change_by_another_gateway() {
+        let (state, own) = (group_of_two(), BTreeSet::from([2]));
+        let expected = ["", "", "", FROM_A, FROM_A, ""];
+        assert_eq!(refused_ways(&state, &own), expected, "a has the image open");
+        assert_eq!(refused_ways(&state, &BTreeSet::from([1])), [""; 6], "a lets go of it");
     }
 }

@@ -11,6 +11,7 @@ use super::hand_over_error::HandOverError;
 use super::step::{Event, OldStep};
 use super::words::Word;
 use super::{DEATH, Failure, Protocol};
+use crate::ring::Vital;
 
 /// Time after `Go` until a missing confirmation is reported.
 const SERVING: Duration = Duration::from_secs(2);
@@ -105,7 +106,8 @@ pub trait OldService<P: Protocol> {
 }
 
 /// Hands over to the process `new`, to which everything was offered. Returns true if that process
-/// serves; otherwise it has died after `Go`, or refused to serve, and this one serves again.
+/// serves; otherwise it has died after `Go`, or refused to serve, and this one serves again. From
+/// the beginning of the quiesce on, a panic ends this process.
 ///
 /// # Errors
 /// Reason for which this process serves on as before.
@@ -117,6 +119,9 @@ pub fn hand_over<P: Protocol>(
     let mut step = OldStep::FIRST;
     let mut reason = HandOverError::Instead("Ready");
     loop {
+        // A panic would leave everything quiesced here, and the new process serves nothing while
+        // this one lives.
+        let _vital = (!matches!(step, OldStep::AwaitsReady { .. })).then(Vital::begin);
         let done = match step {
             OldStep::AwaitsReady { is_introduced } => await_ready(channel, service, is_introduced),
             OldStep::Quiesces => quiesce(channel, service),

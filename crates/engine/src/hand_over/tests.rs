@@ -1,9 +1,8 @@
 //! Both processes of an upgrade against each other: which of them serves when one dies before or
 //! after any word, or cannot do its part. The hand-over is made up.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -82,20 +81,28 @@ impl OldProcess for Life {
     }
 }
 
+/// Both directions of a channel.
+type Line = (Sender<Word<MadeUp>>, Receiver<Word<MadeUp>>);
+
 /// End of a channel, which dies with its process.
 struct End {
-    to: Sender<Word<MadeUp>>,
-    from: Receiver<Word<MadeUp>>,
+    line: RefCell<Option<Line>>,
     death: Option<Death>,
     said: Cell<usize>,
     has_died: Arc<AtomicBool>,
+    outcome: Sender<Outcome>,
 }
 
 impl End {
     fn die_at(&self, word: usize, is_said: bool) {
         if self.death.is_some_and(|death| (death.word, death.is_said) == (word, is_said)) {
             self.has_died.store(true, Ordering::SeqCst);
-            resume_unwind(Box::new("dead"));
+            drop(self.line.take());
+            let _ = self.outcome.send(Outcome::Died);
+            // Unwinding would abort the test, as it ends a real old process.
+            loop {
+                thread::park();
+            }
         }
     }
 }
@@ -112,13 +119,18 @@ impl Channel<MadeUp> for End {
         self.die_at(number, false);
         // As it goes over a line.
         let (word, _) = decode(&encode(word, 0)?[..])?;
-        let sent = self.to.send(word).map_err(|_| io::ErrorKind::BrokenPipe.into());
+        let line = self.line.borrow();
+        let (to, _) = line.as_ref().expect("a process that lives");
+        let sent = to.send(word).map_err(|_| io::ErrorKind::BrokenPipe.into());
+        drop(line);
         self.die_at(number, true);
         sent
     }
 
     fn hear(&self) -> io::Result<(Word<MadeUp>, Vec<()>)> {
-        let word = self.from.recv().map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        let line = self.line.borrow();
+        let (_, from) = line.as_ref().expect("a process that lives");
+        let word = from.recv().map_err(|_| io::ErrorKind::UnexpectedEof)?;
         Ok((word, Vec::new()))
     }
 }
@@ -192,31 +204,36 @@ fn upgrade(trouble: Trouble) -> (Outcome, Outcome) {
     let ((to_new, from_old), (to_old, from_new)) = (mpsc::channel(), mpsc::channel());
     let deaths: [Arc<AtomicBool>; 2] = Default::default();
     let [old_death, new_death] = deaths;
-    let end = |side: Side, to, from, has_died: &Arc<AtomicBool>| End {
-        to,
-        from,
+    let [(old_end, old_outcome), (new_end, new_outcome)] = [(); 2].map(|()| mpsc::channel());
+    let end = |side: Side, line: Line, has_died: &Arc<AtomicBool>, outcome| End {
+        line: RefCell::new(Some(line)),
         death: trouble.death.filter(|death| death.side == side),
         said: Cell::new(0),
         has_died: has_died.clone(),
+        outcome,
     };
-    let olds = end(Side::Old, to_new, from_new, &old_death);
-    let news = end(Side::New, to_old, from_old, &new_death);
+    let olds = end(Side::Old, (to_new, from_new), &old_death, old_end);
+    let news = end(Side::New, (to_old, from_old), &new_death, new_end);
     let new_life = Life { has_died: new_death, has_resumed: false };
     let old_life = Life { has_died: old_death, has_resumed: trouble.has_resumed };
-    let old = thread::spawn(move || {
-        let outcome = hand_over(&olds, &new_life, &mut Service { trouble, state: None });
-        if matches!(outcome, Ok(true)) { Outcome::Ends } else { Outcome::Serves }
+    thread::spawn(move || {
+        let handed = hand_over(&olds, &new_life, &mut Service { trouble, state: None });
+        let outcome = if matches!(handed, Ok(true)) { Outcome::Ends } else { Outcome::Serves };
+        let _ = olds.outcome.send(outcome);
     });
-    let new =
-        thread::spawn(move || match take_over(&news, &old_life, &mut Service { trouble, state: None }) {
+    thread::spawn(move || {
+        let outcome = match take_over(&news, &old_life, &mut Service { trouble, state: None }) {
             Ok(Succeeded::Serves) => {
                 let _ = news.say(&Word::Serving, &[]);
                 Outcome::Serves
             }
             Ok(Succeeded::StartsAnew(_)) => Outcome::StartsAnew,
             Err(_) => Outcome::Ends,
-        });
-    (old.join().unwrap_or(Outcome::Died), new.join().unwrap_or(Outcome::Died))
+        };
+        let _ = news.outcome.send(outcome);
+    });
+    let [old, new] = [old_outcome, new_outcome].map(|outcome| outcome.recv().expect("an outcome"));
+    (old, new)
 }
 
 #[test]

@@ -8,8 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use crate::raw_host::{Host, TestTarget};
+use crate::target_succession::hand_over_with;
+use engine::hand_over::HandOverError;
 use engine::ring::{Engine, Vital};
+use engine::target::hand_over::Releases;
 use prerequisite::wait_for_end;
+use serde_json::Value;
 use tracing::span;
 
 /// Scene for the child process.
@@ -90,6 +94,7 @@ fn the_child() {
     match scene.as_str() {
         "reactor" => serve_until("reactor-0"),
         "quiet" | "silenced" | "nested" => panic_on_a_thread(&scene),
+        "introduced" | "hold_still" | "let_go" | "rest" | "leave" => panic_in_a_hand_over(&scene),
         other => panic!("there is no scene {other}"),
     }
 }
@@ -130,6 +135,48 @@ fn panic_on_a_thread(scene: &str) {
     println!("\nlives on");
 }
 
+/// State beside a target that is handed over; the step of this name panics.
+struct PanicsAt(String);
+
+impl PanicsAt {
+    fn step(&self, name: &str) {
+        assert_ne!(self.0, name, "sabotage");
+    }
+}
+
+impl Releases for PanicsAt {
+    fn introduced(&mut self, _said: Value) -> Result<(), HandOverError> {
+        self.step("introduced");
+        Ok(())
+    }
+
+    fn hold_still(&mut self) -> Result<(), HandOverError> {
+        self.step("hold_still");
+        Ok(())
+    }
+
+    fn let_go(&mut self) -> Result<Value, HandOverError> {
+        self.step("let_go");
+        Ok(Value::Null)
+    }
+
+    fn rest(&mut self) {
+        self.step("rest");
+    }
+
+    fn leave(&mut self) {
+        self.step("leave");
+    }
+}
+
+fn panic_in_a_hand_over(step: &str) {
+    let mut beside = PanicsAt(step.to_owned());
+    let work = move || hand_over_with(&mut beside);
+    let outcome = thread::Builder::new().name("succession".to_owned()).spawn(work).unwrap().join();
+    assert!(outcome.is_err());
+    println!("\nlives on");
+}
+
 #[test]
 fn a_reactors_panic_ends_the_process_and_its_beats() {
     let mut scene = Scene::start("reactor", Stdio::piped());
@@ -156,6 +203,16 @@ fn only_vital_threads_end_the_process() {
     for scene in ["nested", "silenced"] {
         let mut vital = Scene::start(scene, Stdio::piped());
         assert_eq!(vital.end().signal(), Some(SIGABRT), "{scene}");
+    }
+}
+
+#[test]
+fn a_panic_in_a_hand_over_ends_the_old_process_once_it_quiesces() {
+    let mut before = Scene::start("introduced", Stdio::piped());
+    assert!(before.end().success(), "it serves on, and the new process ends");
+    for step in ["hold_still", "let_go", "rest", "leave"] {
+        let mut quiesced = Scene::start(step, Stdio::piped());
+        assert_eq!(quiesced.end().signal(), Some(SIGABRT), "{step}");
     }
 }
 

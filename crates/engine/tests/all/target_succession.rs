@@ -159,6 +159,13 @@ fn old_process_with(
     (outcome, resumed.get(), channel.said.take())
 }
 
+/// Hands a target over, with this, to a new process that does its part.
+pub(crate) fn hand_over_with(beside: &mut impl Releases) {
+    let introduction = Word::Introduction(Default::default());
+    let words = [introduction, Word::Ready, Word::Taken(Vec::new()), Word::Serving];
+    drop(old_process_with(words, LIVES, beside));
+}
+
 #[test]
 fn the_old_process_ends_when_the_new_one_lives_whatever_comes_of_its_words() {
     let taken = || [Word::Ready, Word::Taken(Vec::new())];

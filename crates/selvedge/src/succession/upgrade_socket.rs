@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use engine::hand_over::{About, Fault, Greeting, HandOverError, Protocol, Word};
+use engine::ring::Vital;
 
 use super::channel::Channel;
 use super::other_process::OtherProcess;
@@ -110,6 +111,8 @@ impl<S: Upgradable> Waiting<S> {
 
     /// Other threads wait for a signal.
     fn end(&self) {
+        // Without the signal, this process would stay, and serve nothing.
+        let _vital = Vital::begin();
         self.flags.is_over.store(true, Ordering::Release);
         self.service.leave();
         let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use crate::limits::{RESERVATION_BACKLOG_MAX, RESERVATION_BACKLOGS_MAX};
+use crate::limits::{RESERVATION_BACKLOG_MAX, RESERVATION_BACKLOG_SHARE_MAX, RESERVATION_BACKLOGS_MAX};
 use crate::ring::Vital;
 use crate::ring::channel::{Receiver, Sender, channel};
 use crate::ring::thread;
@@ -19,9 +19,9 @@ pub(super) enum Backlog {
     Persistence,
 }
 
-/// Waiting jobs. A backlog is here from its first job until none is left, while a thread works for
-/// it.
-type Waiting<J> = Mutex<BTreeMap<Backlog, VecDeque<J>>>;
+/// Waiting jobs, with the NQNs of their hosts. A backlog is here from its first job until none is
+/// left, while a thread works for it.
+type Waiting<J> = Mutex<BTreeMap<Backlog, VecDeque<(String, J)>>>;
 
 /// Backlogs with a job under way. Dropping them waits until all jobs are done.
 pub(super) struct Backlogs<J> {
@@ -39,22 +39,23 @@ impl<J: Send + 'static> Backlogs<J> {
         Self { waiting: Arc::default(), work: Arc::new(work), is_alive: Some(is_alive), ended }
     }
 
-    /// Has a job done after the earlier ones of its backlog. The caller does it itself if there is
-    /// no thread for a further backlog.
+    /// Has a job of the host with this NQN done after the earlier ones of its backlog. The caller
+    /// does it itself if there is no thread for a further backlog.
     ///
     /// # Errors
-    /// The job, if its backlog has too many.
-    pub(super) fn hand(&self, backlog: Backlog, job: J) -> Result<(), J> {
+    /// The job, if its backlog has too many, or too many of its host.
+    pub(super) fn hand(&self, backlog: Backlog, host: String, job: J) -> Result<(), J> {
         let mut waiting = lock(&self.waiting);
         if let Some(jobs) = waiting.get_mut(&backlog) {
-            if jobs.len() >= RESERVATION_BACKLOG_MAX {
+            let of_host = jobs.iter().filter(|(nqn, _)| *nqn == host).count();
+            if of_host >= RESERVATION_BACKLOG_SHARE_MAX || jobs.len() >= RESERVATION_BACKLOG_MAX {
                 return Err(job);
             }
-            jobs.push_back(job);
+            jobs.push_back((host, job));
             return Ok(());
         }
         let has_room = waiting.len() < RESERVATION_BACKLOGS_MAX;
-        waiting.insert(backlog, VecDeque::from([job]));
+        waiting.insert(backlog, VecDeque::from([(host, job)]));
         drop(waiting);
         if !(has_room && self.start(backlog)) {
             serve(&self.waiting, backlog, &*self.work);
@@ -92,7 +93,7 @@ impl<J> Drop for Backlogs<J> {
 fn serve<J>(waiting: &Waiting<J>, backlog: Backlog, work: &dyn Fn(J)) {
     loop {
         let mut jobs = lock(waiting);
-        let Some(job) = jobs.get_mut(&backlog).and_then(VecDeque::pop_front) else {
+        let Some((_, job)) = jobs.get_mut(&backlog).and_then(VecDeque::pop_front) else {
             // With the lock: a job that comes now begins the backlog again.
             jobs.remove(&backlog);
             return;
@@ -125,16 +126,18 @@ mod tests {
         }
 
         fn hand(&self, backlog: Backlog, name: &str, waits: bool) -> Result<(), Task> {
+            self.hand_of("nqn.host", backlog, name, waits)
+        }
+
+        fn hand_of(&self, host: &str, backlog: Backlog, name: &str, waits: bool) -> Result<(), Task> {
             let (gate, report, name) = (self.gate.clone(), self.report.clone(), name.to_owned());
-            self.backlogs.hand(
-                backlog,
-                Box::new(move || {
-                    if waits {
-                        drop(lock(&gate));
-                    }
-                    let _ = report.send(name);
-                }),
-            )
+            let task = move || {
+                if waits {
+                    drop(lock(&gate));
+                }
+                let _ = report.send(name);
+            };
+            self.backlogs.hand(backlog, host.to_owned(), Box::new(task))
         }
 
         fn next_done(&self) -> String {
@@ -169,12 +172,30 @@ mod tests {
         let gate = fixture.gate.clone();
         let closed = lock(&gate);
         let most = RESERVATION_BACKLOG_MAX;
-        let is_taken = |_: &usize| fixture.hand(namespace(1), "waits", true).is_ok();
+        let host = |number: &usize| format!("nqn.host-{number}");
+        let is_taken = |number: &usize| fixture.hand_of(&host(number), namespace(1), "waits", true).is_ok();
         let taken = (0..most + 2).filter(is_taken).count();
         assert!(taken == most || taken == most + 1, "{taken}: the first waits, or is under way");
         assert!(fixture.hand(namespace(2), "other", false).is_ok());
         assert_eq!(fixture.next_done(), "other");
         drop(closed);
+    }
+
+    #[test]
+    fn a_host_that_fills_its_share_of_a_backlog_leaves_room_for_another() {
+        let fixture = Fixture::new();
+        let gate = fixture.gate.clone();
+        let closed = lock(&gate);
+        let hand = |host: &str| fixture.hand_of(host, namespace(1), host, true);
+        let most = RESERVATION_BACKLOG_SHARE_MAX;
+        let taken = (0..most + 2).filter(|_| hand("nqn.busy").is_ok()).count();
+        assert!(taken == most || taken == most + 1, "{taken}: the first waits, or is under way");
+        assert!(hand("nqn.other").is_ok());
+        drop(closed);
+        let done: Vec<_> = (0..=taken).map(|_| fixture.next_done()).collect();
+        assert_eq!(done.last().map(String::as_str), Some("nqn.other"), "in order");
+        assert!(hand("nqn.busy").is_ok(), "its share is free again");
+        assert_eq!(fixture.next_done(), "nqn.busy");
     }
 
     #[test]

@@ -54,7 +54,10 @@ impl ReservationWorker {
             for job in jobs {
                 match backlog(&desk, &job.task) {
                     None => work(&desk, job),
-                    Some(backlog) => backlogs.hand(backlog, job).unwrap_or_else(refuse),
+                    Some(backlog) => {
+                        let host = job.controller.host.nqn.clone();
+                        backlogs.hand(backlog, host, job).unwrap_or_else(refuse);
+                    }
                 }
             }
         })?;

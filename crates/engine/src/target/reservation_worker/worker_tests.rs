@@ -7,8 +7,9 @@ use nvme::reservation::ReservationType;
 use private_folder::power::{self, Fault, Medium};
 
 use super::*;
-use crate::backend::{Backend, BackendConfig};
+use crate::backend::{Backend, BackendConfig, Clusters};
 use crate::target::config::NamespaceConfig;
+use crate::target::fabric::TargetConfig;
 use crate::target::reservation::{Access, Registrant, Reservation};
 
 const UUID: Uuid = Uuid::from_u128(7);
@@ -93,4 +94,18 @@ fn the_persistence_of_one_namespace_waits_for_no_other() {
     assert_eq!(backlog_of_persistence(&several[..1]), Backlog::Namespace(UUID.into_bytes()));
     assert_eq!(backlog_of_persistence(&several), Backlog::Persistence);
     assert_eq!(backlog_of_persistence(&[]), Backlog::Persistence);
+}
+
+#[test]
+fn a_command_waits_in_the_backlog_of_its_namespace_if_that_is_shared() {
+    let fabric = Fabric::new(None, &TargetConfig::default(), Clusters::default());
+    let task = |namespace: Namespace| Task::Command {
+        namespace: Arc::new(namespace),
+        command: IoCommand::ReservationReport { dwords: 4, extended: true },
+        data: Vec::new(),
+        slot: 0,
+    };
+    let shared = task(namespace().sharing_reservations(1));
+    assert_eq!(backlog(&fabric, &shared), Some(Backlog::Namespace(UUID.into_bytes())));
+    assert_eq!(backlog(&fabric, &task(namespace())), None, "its file answers soon");
 }
