@@ -9,7 +9,8 @@ use engine::ceph::late_operations;
 use engine::limits::{CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CHANGE_TRIES};
 use engine::ring::{random, wall_time};
 use engine::target::{
-    Change, EarlyImages, FabricConfig, HostKeyConfig, NamespaceConfig, TargetError, secret_file_faults,
+    Change, EarlyImages, FabricConfig, HostKeyConfig, NamespaceConfig, SubsystemConfig, TargetError,
+    secret_file_faults,
 };
 
 use super::error::{GroupError, Reason, Refused};
@@ -287,7 +288,8 @@ fn immovable(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> 
                 let what = format!("is in load-balancing group {was}, which is being taken over");
                 return refused(&what, "ask again in a moment".to_owned());
             }
-            if !is_moved && !(is_removed && is_added) {
+            let changes_owner = is_moved || (is_removed && is_added);
+            if !changes_owner {
                 return None;
             }
             let owner = group.owner.as_ref().filter(|owner| base.is_alive(owner));
