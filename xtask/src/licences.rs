@@ -24,13 +24,15 @@ fn problems() -> Result<Vec<String>, String> {
         .map_err(|error| format!("deny.toml: {error}"))?;
     let allowed = allowed(&list);
     let tree = ["tree", "--workspace", "--quiet", "--target", "all", "--edges", "all", "--prefix", "none"];
-    let tree = workspace::cargo(&[&tree[..], &["--no-dedupe", "--format", "{p}|{l}"]].concat());
+    let tree = workspace::cargo(&[&tree[..], &["--format", "{p}|{l}"]].concat());
     let tree = tree.run_quietly();
     if !tree.passed {
         return Err(format!("cargo tree: {}", tree.output.trim()));
     }
     let root = workspace::root().display().to_string();
-    let packages: BTreeSet<&str> = tree.output.lines().filter(|line| line.contains('|')).collect();
+    // A package that stands in the tree again is marked. All of its places would be gigabytes.
+    let lines = tree.output.lines().map(|line| line.trim_end_matches(" (*)"));
+    let packages: BTreeSet<&str> = lines.filter(|line| line.contains('|')).collect();
     Ok(packages.into_iter().filter_map(|package| problem(package, &allowed, &root)).collect())
 }
 
