@@ -37,6 +37,8 @@ fn object(place: &str, before: &Map<String, Value>, now: &Map<String, Value>, lo
             // Words for people, and the version of the program.
             "description" | "title" | "examples" | "example" | "version" | "summary" if !are_fields => {}
             "required" if is_sent && !are_fields => {}
+            // A value may be larger, as alternatives may become more.
+            "maximum" if !are_fields && rises(before, now.get(name)) => {}
             // A field that is as it was, or more.
             _ => match now.get(name) {
                 Some(now) => compare(&place, before, now, lost),
@@ -48,6 +50,11 @@ fn object(place: &str, before: &Map<String, Value>, now: &Map<String, Value>, lo
         let [before, now] = [before, now].map(|one| one.get("required").unwrap_or(&none));
         compare(&format!("{place}/required, which is new"), now, before, lost);
     }
+}
+
+/// True if both are numbers, and the later one is not smaller.
+fn rises(before: &Value, now: Option<&Value>) -> bool {
+    before.as_f64().zip(now.and_then(Value::as_f64)).is_some_and(|(before, now)| before <= now)
 }
 
 #[test]
@@ -70,4 +77,8 @@ fn what_goes_or_is_asked_for_is_found() {
     let third = r#"{"oneOf": [{"const": "z"}, {"const": "y"}, {"const": "x"}]}"#;
     assert!(lost(either, third).is_empty());
     assert_eq!(lost(third, either).len(), 1);
+    let [low, high] = [r#"{"maximum": 1024}"#, r#"{"maximum": 4096}"#];
+    assert!(lost(low, high).is_empty(), "a limit that is raised");
+    assert_eq!(lost(high, low), ["/maximum: 4096 is 1024"], "a limit that is lowered");
+    assert_eq!(lost(high, "{}").len(), 1, "no limit that is known");
 }
