@@ -2,10 +2,11 @@
 //! `target::reservation`.
 
 use nvme::Status;
+use nvme::io::IoCommand;
 
 use super::commands::Commands;
 use super::context::Context;
-use super::request::{Next, Reply, State};
+use super::request::{Next, Reply, Request, State};
 use super::work::Work;
 use crate::ring::Buffer;
 use crate::target::messaging::{Job, Task};
@@ -18,14 +19,28 @@ impl Commands {
         let handed = self.ask_worker(index, data.as_deref().unwrap_or_default(), ctx);
         match handed {
             Ok(()) => {
-                // The worker has a copy of its data, and a report gets a buffer when there is something to put into it.
+                // The worker has a copy of its data, and a report gets a buffer when there is something to put into it. That
+                // counts already: a thousand reports of a megabyte come back at once, and wait until their host reads.
                 if let Some(buffer) = data {
                     self.slots.release(buffer, ctx.pool);
                 }
+                self.slots.count(self.report_bytes(index));
                 self.slots.set(index, State::AtWorker);
                 Next::Nothing
             }
             Err(status) => self.finish(index, status, data, ctx),
+        }
+    }
+
+    /// Bytes of the buffer that a command at the worker will need for its answer.
+    fn report_bytes(&self, index: u16) -> usize {
+        match self.slots.get(index) {
+            Some(Request {
+                work: Work::Reservation { command: IoCommand::ReservationReport { .. } },
+                length,
+                ..
+            }) => Buffer::capacity_for(*length as usize),
+            _ => 0,
         }
     }
 
@@ -58,6 +73,7 @@ impl Commands {
         if !matches!(self.slots.get(index).map(|request| &request.state), Some(State::AtWorker)) {
             return Next::Nothing;
         }
+        self.slots.uncount(self.report_bytes(index));
         self.slots.at(index).goes_on_after(Stage::Storage, ctx.now);
         if self.is_stopped {
             self.slots.discard(index, ctx.pool);

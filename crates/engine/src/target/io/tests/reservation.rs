@@ -5,6 +5,7 @@ use nvme::io::IoCommand;
 use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
 
 use super::rig::{Rig, block};
+use crate::limits::{BUFFER_LENGTH_MAX, CONNECTION_BUFFER_BYTES_MAX};
 use crate::ring::channel::sync_channel;
 use crate::target::messaging::Task;
 use crate::target::reservation::{Acquire, HostDigest, Register, Reservations};
@@ -49,6 +50,31 @@ fn a_report_brings_what_the_worker_says() {
     rig.act(|commands, ctx| vec![commands.worker_done(slot, Status::SUCCESS, &[1, 2, 3], ctx)]);
     let answers = rig.answers();
     assert_eq!(answers[0].data, [[1, 2, 3, 0], [0; 4], [0; 4], [0; 4]].concat());
+}
+
+#[test]
+fn reports_wait_for_buffers_before_the_worker_has_them() {
+    const MOST: usize = CONNECTION_BUFFER_BYTES_MAX / BUFFER_LENGTH_MAX;
+    let mut rig = Rig::on_memory(4);
+    let (sender, jobs) = sync_channel(32);
+    rig.fabric.reservation_jobs.open(sender);
+    let report = IoCommand::ReservationReport { dwords: BUFFER_LENGTH_MAX as u32 / 4, extended: true };
+    (1..=MOST as u16 + 3).for_each(|command_id| rig.send(command_id, &report, &[], false));
+    let slots = || -> Vec<u16> {
+        let tasks = std::iter::from_fn(|| jobs.try_recv().ok()).map(|job| job.task);
+        tasks
+            .filter_map(|task| if let Task::Command { slot, .. } = task { Some(slot) } else { None })
+            .collect()
+    };
+    let first = slots();
+    assert_eq!(first.len(), MOST, "as many as the queue may have buffers for");
+    // One that fails needs none, and one that was read needs none any longer: the next ones go on.
+    rig.act(|commands, ctx| vec![commands.worker_done(first[0], Status::INTERNAL_ERROR, &[], ctx)]);
+    assert_eq!(slots().len(), 1);
+    rig.act(|commands, ctx| vec![commands.worker_done(first[1], Status::SUCCESS, &[7], ctx)]);
+    rig.act(|_, _| Vec::new());
+    assert_eq!(slots().len(), 1);
+    assert_eq!(rig.statuses(), [(1, Status::INTERNAL_ERROR), (2, Status::SUCCESS)]);
 }
 
 #[test]
