@@ -327,6 +327,9 @@ pub const NEAR_PATH_SEND_BUFFER_LENGTH: usize = 512 << 10;
 pub const SEND_PARTS_MAX: usize = 128;
 /// Bytes queued for sending at which a connection takes no more commands: its host does not read what it asked for.
 pub const SEND_BYTES_MAX: usize = 4 << 20;
+/// The same of a connection that is not a queue yet: refusals of its commands, of which a conforming host causes none. Some
+/// thousand such connections of strangers who do not read keep less than a hundred megabytes.
+pub const HALF_OPEN_SEND_BYTES_MAX: usize = 16 << 10;
 /// Bytes queued for sending at which a connection sends before it works on through what it has received: the host takes
 /// the first answers while the next are made. As many 4 KiB reads as one send takes: with half of them, sends took so much more
 /// of the target's time that it did 5 % fewer reads, and a third fewer where bbr paced them.

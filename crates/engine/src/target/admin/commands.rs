@@ -1,6 +1,7 @@
 //! The commands of one admin queue: takes a command and its data, asks the module whose command it is, and gives back what it
 //! wants next. It knows no socket, starts no I/O and touches no namespace's blocks.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use nvme::{Status, SubmissionEntry};
 use super::answer::Answer;
 use super::intake::{Intake, Taken, check_capsule};
 use super::{cross_reset, discovery, features, identify, lba_status, log_page, namespace_admin, property};
-use crate::limits::{ABORTS_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX};
+use crate::limits::{ABORTS_MAX, ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX, WORK_BYTES_PER_TURN, WORK_PIECE};
 use crate::ring::{Buffer, BufferPool};
 use crate::target::controller::Controller;
 use crate::target::fabric::Fabric;
@@ -41,6 +42,10 @@ pub(crate) struct AdminCommands {
     events: Vec<u16>,
     /// Commands that other threads answer.
     held: Vec<Held>,
+    /// Commands that later turns answer: the last one has answered enough, or the host has yet to read what it has asked for.
+    deferred: VecDeque<SubmissionEntry>,
+    /// Bytes that may still be answered in this turn.
+    work_left: u64,
     address: Address,
     peer: SocketAddr,
     /// The address of this machine that the host has reached.
@@ -55,8 +60,9 @@ impl AdminCommands {
         (address, peer): (Address, SocketAddr),
         reached: Option<IpAddr>,
     ) -> Self {
-        let intake = Intake::new(entries);
-        Self { controller, intake, events: Vec::new(), held: Vec::new(), address, peer, reached }
+        let (intake, work_left) = (Intake::new(entries), WORK_BYTES_PER_TURN);
+        let (events, held, deferred) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { controller, intake, events, held, deferred, work_left, address, peer, reached }
     }
 
     /// Host and controller that these commands belong to.
@@ -64,9 +70,38 @@ impl AdminCommands {
         Owner { host: self.controller.host.digest, controller: self.controller.instance }
     }
 
-    /// True while a command waits for its data.
+    /// True while a command waits for its data, or for a turn.
     pub(crate) fn is_busy(&self) -> bool {
-        self.intake.busy() > 0
+        self.intake.busy() > 0 || self.has_deferred()
+    }
+
+    /// True while a command waits for a turn.
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
+    /// A turn begins, in which at most so much may be done of what the last one has left.
+    pub(crate) fn begin_turn(&mut self, work_share: u64) {
+        self.work_left = if self.has_deferred() { work_share.max(WORK_PIECE) } else { WORK_BYTES_PER_TURN };
+    }
+
+    /// Leaves what comes from now on to later turns.
+    pub(crate) const fn end_turn(&mut self) {
+        self.work_left = 0;
+    }
+
+    /// Answers the next command that an earlier turn has left, if this one may.
+    pub(crate) fn advance<H>(&mut self, ctx: &mut AdminContext<'_>) -> Option<Vec<Next<H>>> {
+        if self.work_left == 0 {
+            return None;
+        }
+        let entry = self.deferred.pop_front()?;
+        Some(self.run(&entry, &[], ctx))
+    }
+
+    /// Answers nothing further: the connection is closed, or about to be.
+    pub(crate) fn stop(&mut self) {
+        self.deferred.clear();
     }
 
     /// The event requests that wait.
@@ -99,7 +134,7 @@ impl AdminCommands {
             return Ok(vec![Next::Reply(self.refuse(entry, status, 0))]);
         }
         self.forget_event(entry.command_id.get(), ctx);
-        let held = self.events.len() + self.held.len();
+        let held = self.events.len() + self.held.len() + self.deferred.len();
         if entry.data.is_empty_of_another_type() {
             ctx.seen.note(Peculiarity::EmptyDescriptor);
         }
@@ -109,6 +144,10 @@ impl AdminCommands {
         Ok(match self.intake.take(entry, data_length, held, ctx.pool)? {
             Err(status) => vec![Next::Reply(self.refuse(entry, status, 0))],
             Ok(Taken::Awaits(next)) => vec![next],
+            Ok(Taken::Ready) if self.has_to_wait(entry) => {
+                self.deferred.push_back(*entry);
+                Vec::new()
+            }
             Ok(Taken::Ready) => self.run(entry, &[], ctx),
         })
     }
@@ -142,7 +181,8 @@ impl AdminCommands {
         }
         let command_id = entry.command_id.get();
         let is_held = self.held.iter().any(|held| held.command_id == command_id);
-        if is_held || self.intake.has(command_id) {
+        let is_deferred = self.deferred.iter().any(|deferred| deferred.command_id.get() == command_id);
+        if is_held || is_deferred || self.intake.has(command_id) {
             return Err(Status::COMMAND_ID_CONFLICT);
         }
         Ok(())
@@ -164,7 +204,25 @@ impl AdminCommands {
         Reply::new(entry.command_id.get(), status, result)
     }
 
+    /// True if a later turn answers this command. A burst of some thousand, in one receive, would otherwise be answered in one
+    /// turn, with a megabyte each, while all other hosts of the reactor wait and all answers wait for their host.
+    fn has_to_wait(&self, entry: &SubmissionEntry) -> bool {
+        self.work_of(entry) > 0 && (self.work_left == 0 || self.has_deferred())
+    }
+
+    /// Bytes of work that the answer to a command counts as: what its host asks for, and no less than a page takes to make. A
+    /// discovery log is looked for among all subsystems and ports.
+    fn work_of(&self, entry: &SubmissionEntry) -> u64 {
+        match entry.opcode {
+            admin_opcode::GET_LOG_PAGE if self.controller.subsystem.is_discovery => WORK_BYTES_PER_TURN,
+            admin_opcode::GET_LOG_PAGE => log_page::decode(entry).length_bytes().max(WORK_PIECE),
+            admin_opcode::IDENTIFY => WORK_PIECE,
+            _ => 0,
+        }
+    }
+
     fn run<H>(&mut self, entry: &SubmissionEntry, data: &[u8], ctx: &mut AdminContext<'_>) -> Vec<Next<H>> {
+        self.work_left = self.work_left.saturating_sub(self.work_of(entry));
         if entry.opcode == admin_opcode::ASYNC_EVENT_REQUEST {
             return self.request_event(entry);
         }

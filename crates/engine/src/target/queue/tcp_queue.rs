@@ -14,7 +14,7 @@ use nvme::{CompletionEntry, Status};
 use secure_channel::Alert;
 
 use crate::backend::{Patience, is_within_page};
-use crate::limits::{BUFFER_LENGTH_MAX, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS, SEND_BYTES_MAX};
+use crate::limits::{BUFFER_LENGTH_MAX, DATA_TO_CONTROLLER_MAX, LINGER_TIMEOUT_MS};
 use crate::ring::{Buffer, Moment, Socket};
 use crate::secure_stream::SecureStream;
 
@@ -240,9 +240,9 @@ impl<H> Queue<H> {
         self.transmitter.length() + self.secure.as_ref().map_or(0, |secure| secure.outbound.length())
     }
 
-    /// True if the host does not read its responses, in which case no further commands are taken.
-    pub(crate) fn is_congested(&self) -> bool {
-        (self.blocked || self.is_cut) && self.unsent_bytes() >= SEND_BYTES_MAX
+    /// True if the host does not read its responses and this many bytes wait, in which case no further commands are taken.
+    pub(crate) fn is_congested(&self, unsent_max: usize) -> bool {
+        (self.blocked || self.is_cut) && self.unsent_bytes() >= unsent_max
     }
 
     /// True if data of a PDU is still to come.

@@ -1,6 +1,7 @@
 //! One connection of a host: a queue with the commands that it is for. What has come is handed to the commands, and what they
 //! want is handed to the queue; neither knows the other.
 
+mod admin_turn;
 mod connecting;
 mod proof;
 mod secure;
@@ -23,8 +24,8 @@ use self::state::State;
 use super::host_authentication::HostAuthentication;
 use super::role::Role;
 use crate::limits::{
-    CONNECT_TIMEOUT_MS, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, RECEIVE_LENGTH, SEND_BATCH_BYTES,
-    WORK_BYTES_PER_TURN,
+    CONNECT_TIMEOUT_MS, HALF_OPEN_SEND_BYTES_MAX, IN_CAPSULE_LENGTH_MAX, RECEIVE_BUDGET, RECEIVE_LENGTH,
+    SCRATCH_LENGTH_MIN, SEND_BATCH_BYTES, SEND_BYTES_MAX, WORK_BYTES_PER_TURN,
 };
 use crate::observation::Observation;
 use crate::ring::{Buffer, BufferPool, Moment, Ring, observe};
@@ -208,6 +209,7 @@ impl Connection {
                 commands.begin_turn(self.work_share);
             }
             self.pump(env);
+            self.admin_turn(env);
             self.receive(env, scratch)
         };
         self.end_turn(outcome, env)
@@ -240,11 +242,17 @@ impl Connection {
             if !self.state.is_running() && !self.wants_more_before_end() {
                 return Ok(NextTurn::Wait);
             }
+            // Anybody can have a connection that is not a queue: it gets little memory, and little of a round.
+            let (room, unsent_max) = match self.is_queue() {
+                true => (scratch.len(), SEND_BYTES_MAX),
+                false => (SCRATCH_LENGTH_MIN.min(scratch.len()), HALF_OPEN_SEND_BYTES_MAX),
+            };
             // A host that does not read what it asked for gets no more commands taken.
-            if self.queue.is_congested() {
+            if self.queue.is_congested(unsent_max) {
                 return Ok(NextTurn::Wait);
             }
-            let Received::Bytes { length, direct, may_be_more } = self.queue.receive(scratch)? else {
+            let Received::Bytes { length, direct, may_be_more } = self.queue.receive(&mut scratch[..room])?
+            else {
                 return Ok(NextTurn::Wait);
             };
             self.take(&mut scratch[..length], env)?;
@@ -253,7 +261,7 @@ impl Connection {
             }
             // Not after each call: a send costs more than the additional call for a large payload.
             unanswered_bytes += length + direct;
-            if unanswered_bytes >= RECEIVE_LENGTH {
+            if unanswered_bytes >= RECEIVE_LENGTH || !self.is_queue() {
                 unanswered_bytes = 0;
                 self.flush(env).map_err(|_| Disconnect::Gone)?;
             }
@@ -347,6 +355,10 @@ impl Connection {
             Role::Unproved(_) => self.ask_for_proof(entry, capsule.length),
             Role::Preparing(_) if !proof::may_prepare(entry) => self.ask_for_proof(entry, capsule.length),
             Role::Admin(commands) | Role::Preparing(commands) => {
+                if queue.unsent_bytes() >= SEND_BATCH_BYTES {
+                    // The host does not read: it was sent what the socket takes.
+                    commands.end_turn();
+                }
                 let mut ctx = AdminContext { pool: env.pool, fabric: env.fabric, seen };
                 commands
                     .begin(entry, capsule.length, &mut ctx)?
@@ -506,7 +518,7 @@ impl Connection {
     fn wants_turn(&self) -> bool {
         let has_commands = || self.io().is_some_and(Commands::wants_turn);
         let has_handshake = || matches!(self.role(), Role::Securing(securing) if securing.wants_turn());
-        self.queue.wants_turn() || has_commands() || has_handshake()
+        self.queue.wants_turn() || has_commands() || has_handshake() || self.wants_admin_turn()
     }
 
     /// Sends all that is queued, as far as the socket takes it. Buffers that have left may be what others wait for.
@@ -542,8 +554,10 @@ impl Connection {
 
     /// Stops all commands except those at the storage or a worker.
     pub(super) fn stop(&mut self, pool: &mut BufferPool) {
-        if let Role::Io(commands) = self.state.role_mut() {
-            commands.stop(pool);
+        match self.state.role_mut() {
+            Role::Io(commands) => commands.stop(pool),
+            Role::Admin(commands) | Role::Preparing(commands) => commands.stop(),
+            Role::Securing(_) | Role::New(_) | Role::Unproved(_) | Role::Left { .. } => {}
         }
     }
 }
