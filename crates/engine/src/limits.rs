@@ -35,8 +35,7 @@ pub const COPY_LENGTH_MAX: u64 = 16 << 20;
 /// Bytes that deallocating a range counts as in limits on bytes, at most: less is zeroed by writing
 /// it, more is given back in one piece whatever its length.
 pub const DEALLOCATE_COST_BYTES_MAX: u64 = 64 << 10;
-/// Bytes that one Write Uncorrectable counts as in limits on bytes: a block, since all it writes is
-/// a note.
+/// Bytes that one Write Uncorrectable counts as in limits on bytes: a block, since all it writes is a note.
 pub const UNCORRECTABLE_COST_BYTES: u64 = 4096;
 /// Bytes of in-capsule data a host may send with an I/O command: four pages, as the Linux target offers.
 pub const IN_CAPSULE_LENGTH_MAX: usize = 16 << 10;
@@ -74,6 +73,9 @@ pub const CONTROLLERS_PER_NETWORK_MAX: usize = 512;
 /// Controllers reserved for hosts on a subsystem's list: a known host that has lost its paths has
 /// to get in again, however many strangers have come meanwhile.
 pub const NAMED_HOSTS_RESERVE: usize = 128;
+/// Those of them reserved for hosts that prove their names, where such hosts are configured: a name without a secret or TLS key
+/// is a claim, and whoever knows four of a list has four quotas.
+pub const PROVED_HOSTS_RESERVE: usize = 64;
 /// Seconds for which events that come in floods may go on without a line in the log: a flood fills no disk, and a host that cannot
 /// connect is found there.
 pub const LOGGED_EVERY_S: u64 = 300;
@@ -81,12 +83,12 @@ pub const LOGGED_EVERY_S: u64 = 300;
 pub const QUEUES_PER_HOST_MAX: usize = 4096;
 /// I/O queues of hosts from one network that are on no subsystem's list.
 pub const QUEUES_PER_NETWORK_MAX: usize = 8192;
-/// Fraction of the reactors' places for connections that is reserved for queues of hosts on a
-/// subsystem's list: one in this many.
+/// Fraction of the reactors' places for connections that is reserved for queues of hosts on a subsystem's list: one in this many.
 pub const NAMED_QUEUES_SHARE: usize = 8;
-/// Discovery controllers, of which any stranger may have one: apart from all others, so that no
-/// crowd of them keeps a host from its volumes. With more, the party with the most loses the one
-/// that has been silent for longest.
+/// The same for queues of hosts that prove their names, where such hosts are configured.
+pub const PROVED_QUEUES_SHARE: usize = 16;
+/// Discovery controllers, of which any stranger may have one: apart from all others, so that no crowd of them keeps a host from
+/// its volumes. With more, the party with the most loses the one that has been silent for longest.
 pub const DISCOVERY_CONTROLLERS_MAX: usize = 256;
 /// Identifiers of controllers that are promised to hosts which have yet to authenticate. A gateway has some thousands in all; with
 /// more, the oldest promise goes, of the network that has the most, and its host connects again.
@@ -96,10 +98,9 @@ pub const PROMISED_IDS_MAX: usize = 640;
 pub const PROMISED_IDS_PER_NETWORK_MAX: usize = 320;
 /// Connections of one reactor: one host's 128 queues for each of 32 hosts.
 pub const CONNECTIONS_PER_REACTOR_MAX: usize = 4096;
-/// Connections of one reactor that have not become queues, which anybody can open: with more, the
-/// party with the most loses the oldest. A host needs some milliseconds to become a queue, so that
-/// even ten thousand strangers a second leave it the time. All queues of 16 controllers may come at
-/// once when a target is back, and have a handshake before them.
+/// Connections of one reactor that have not become queues, which anybody can open: with more, the party with the most loses the
+/// oldest. A host needs some milliseconds to become a queue, so that even ten thousand strangers a second leave it the time. All
+/// queues of 16 controllers may come at once when a target is back, and have a handshake before them.
 pub const HALF_OPEN_PER_REACTOR_MAX: usize = 2048;
 /// The same with those that are still on their way to the reactor; what is beyond is closed where it is accepted.
 pub const HALF_OPEN_ACCEPTED_MAX: usize = 2 * HALF_OPEN_PER_REACTOR_MAX;
@@ -161,20 +162,17 @@ pub const ANA_TRANSITION_S_MAX: u8 = 10;
 pub const CROSS_RESETS_MAX: u8 = 4;
 /// Entries of a controller's log of cross-controller resets, until its host removes them.
 pub const CROSS_RESET_ENTRIES: usize = 64;
-/// Command Quiesce Time of a subsystem by default (CQT), in milliseconds: after its host is lost,
-/// no command of a controller takes effect later than that. Disks that are well keep it; one that
-/// recovers from an error may take 30 s, so that it is not a safe value for several targets over
-/// one disk. Longer would hold up the writes of every host that loses a path.
+/// Command Quiesce Time of a subsystem by default (CQT), in milliseconds: after its host is lost, no command of a controller
+/// takes effect later than that. Disks that are well keep it; one that recovers from an error may take 30 s, so that it is not a
+/// safe value for several targets over one disk. Longer would hold up the writes of every host that loses a path.
 pub const COMMAND_QUIESCE_MS: u16 = 2_000;
-/// Margin of a measured Command Quiesce Time beyond twice the longest operation that was seen, in
-/// milliseconds.
+/// Margin of a measured Command Quiesce Time beyond twice the longest operation that was seen, in milliseconds.
 pub const COMMAND_QUIESCE_MARGIN_MS: u16 = 500;
 /// The longest measured Command Quiesce Time that is reported to hosts, in milliseconds: they wait for it with their writes,
 /// and storage that takes longer has to be repaired.
 pub const COMMAND_QUIESCE_AUTO_MS_MAX: u16 = 60_000;
-/// Time without an operation that outlives the Command Quiesce Time, in milliseconds, after which
-/// the trouble is over and the next one is logged again: a disk that is slow again and again is one
-/// trouble.
+/// Time without an operation that outlives the Command Quiesce Time, in milliseconds, after which the trouble is over and the
+/// next one is logged again: a disk that is slow again and again is one trouble.
 pub const LATE_EPISODE_QUIET_MS: u64 = 5_000;
 /// The longest that writes of a namespace may be held back, in milliseconds: what is promised above has 16 bits.
 pub const WRITE_DELAY_MS_MAX: u32 = 60_000;
@@ -243,8 +241,7 @@ pub const AUTHENTICATION_JOBS_MAX: usize = 4096;
 /// TLS handshakes of a target that are under way, of hosts that have shown a key: the library holds 70 KB for each. Other hosts'
 /// hellos wait.
 pub const TLS_HANDSHAKES_MAX: usize = 1024;
-/// Further handshakes for hosts from networks that have few under way: a crowd from one network
-/// must not keep all others waiting.
+/// Further handshakes for hosts from networks that have few under way: a crowd from one network must not keep all others waiting.
 pub const TLS_HANDSHAKES_RESERVE: usize = 256;
 /// Handshakes under way of a network that has few.
 pub const TLS_HANDSHAKES_FEW: usize = 16;
@@ -274,10 +271,9 @@ pub const CONNECT_TIMEOUT_MS: u64 = 10_000;
 pub const LINGER_TIMEOUT_MS: u64 = 2_000;
 /// Outstanding commands may take this long at shutdown.
 pub const SHUTDOWN_TIMEOUT_MS: u64 = 10_000;
-/// Time that hosts are asked to wait for a reset or a shutdown, in milliseconds (CAP.TO, RTD3E). It
-/// takes as long as the slowest command that the storage has: a disk that recovers a sector may
-/// need 30 s, and so does an image whose cluster is silent (`CEPH_OPERATION_TIMEOUT_MS`). A host
-/// that gives up before comes back while its old commands may still be carried out.
+/// Time that hosts are asked to wait for a reset or a shutdown, in milliseconds (CAP.TO, RTD3E). It takes as long as the slowest
+/// command that the storage has: a disk that recovers a sector may need 30 s, and so does an image whose cluster is silent
+/// (`CEPH_OPERATION_TIMEOUT_MS`). A host that gives up before comes back while its old commands may still be carried out.
 pub const CONTROLLER_QUIESCE_MS_MAX: u64 = 60_000;
 /// The longest keep alive time-out that our host asks for, in milliseconds: a day; more would keep dead hosts for good. A
 /// host that asks for more gets it, as one does that wants none at all, and is counted.
@@ -369,16 +365,14 @@ pub const POLL_BUSY_US_MAX: u64 = 15;
 pub const STORES_BUSY: usize = 8;
 /// Threads that do storage calls where io_uring is not available, for each reactor.
 pub const STORAGE_THREADS: usize = 5;
-/// Threads of these that one file or device may occupy: one that hangs leaves a thread to all
-/// others.
+/// Threads of these that one file or device may occupy: one that hangs leaves a thread to all others.
 pub const STORAGE_THREADS_PER_FILE: usize = 4;
 const _: () = assert!(STORAGE_THREADS_PER_FILE < STORAGE_THREADS);
 /// The longest that connecting to a Ceph cluster may take, in milliseconds, and any request to its monitors after that.
 pub const CEPH_CONNECT_TIMEOUT_MS: u64 = 10_000;
-/// Time for which a target that starts waits for its images, in milliseconds, before it listens
-/// without those that are not available: long enough for hundreds on a healthy cluster, and for a
-/// dead predecessor's connections to be shut out; shorter than a cluster needs to miss one whose
-/// connections are unknown, for which the other images must not wait.
+/// Time for which a target that starts waits for its images, in milliseconds, before it listens without those that are not
+/// available: long enough for hundreds on a healthy cluster, and for a dead predecessor's connections to be shut out; shorter
+/// than a cluster needs to miss one whose connections are unknown, for which the other images must not wait.
 pub const CEPH_OPENING_PATIENCE_MS: u64 = 5_000;
 /// Delay of the next attempt after a connection to a Ceph cluster failed, in milliseconds.
 pub const CEPH_RECONNECT_MS: u64 = 3_000;
@@ -394,15 +388,13 @@ pub const CEPH_REPLACEMENT_TIMEOUT_MS: u64 = 3_000;
 /// The least time from one such try to the next, in milliseconds, where the system refuses at once; and what the silent one has
 /// in the end to be answered as well, when a cluster answers all again.
 pub const CEPH_REPLACEMENT_INTERVAL_MS: u64 = 1_000;
-/// Time for which a connection that must no longer be used stays on the cluster's blocklist, in
-/// seconds: a year, since a process that was stopped may go on at any time after, with what it had
-/// begun there.
+/// Time for which a connection that must no longer be used stays on the cluster's blocklist, in seconds: a year, since a process
+/// that was stopped may go on at any time after, with what it had begun there.
 pub const CEPH_FENCE_S: u32 = 365 * 24 * 3600;
 /// Connections that are put on a cluster's blocklist at a time: the monitors take all that have come as one change of their map.
 pub const CEPH_FENCES_AT_ONCE: usize = 32;
-/// Time for which the connections of a target that was killed stay on the cluster's blocklist, in
-/// seconds: an hour, as when Ceph's library breaks a lock. Its process is gone with its sockets, so
-/// nothing more can come than what is still on its way.
+/// Time for which the connections of a target that was killed stay on the cluster's blocklist, in seconds: an hour, as when
+/// Ceph's library breaks a lock. Its process is gone with its sockets, so nothing more can come than what is still on its way.
 pub const PREDECESSOR_FENCE_S: u32 = 3600;
 /// Connections to Ceph clusters that a target keeps the addresses of, its predecessors' included, and then the oldest go:
 /// more than a machine has memory and threads for, and a file that is written within milliseconds.
@@ -412,10 +404,9 @@ pub const CEPH_CONNECTIONS_KEPT_MAX: usize = 4096;
 pub const CEPH_OPERATIONS_PENDING_MAX: u64 = 1 << 24;
 /// Bytes of the same: each NVMe connection's own limit holds long before.
 pub const CEPH_BYTES_PENDING_MAX: u64 = 1 << 40;
-/// Threads on which a connection to a Ceph cluster takes its operations' ends, unless Ceph's
-/// configuration has another number (`librados_thread_count`). Ceph's own two wake each other for
-/// nearly every operation, and take half again the time for it; a target that needs more than one
-/// thread has more connections, each with one.
+/// Threads on which a connection to a Ceph cluster takes its operations' ends, unless Ceph's configuration has another number
+/// (`librados_thread_count`). Ceph's own two wake each other for nearly every operation, and take half again the time for it; a
+/// target that needs more than one thread has more connections, each with one.
 pub const CEPH_CONNECTION_THREADS: u32 = 1;
 /// Pairs of one object in a Ceph cluster that are read: the cluster gives no more at a time (osd_max_omap_entries_per_request),
 /// and what is read in two parts may be of two times.
@@ -427,9 +418,8 @@ pub const GATEWAYS_MAX: u16 = 31;
 pub const GATEWAY_CONTROLLERS: u16 = 2048;
 /// Interval of a gateway's heartbeats, and of its looks at those of others, in milliseconds.
 pub const GATEWAY_BEAT_MS: u64 = 500;
-/// Time without heartbeats after which a gateway is given up by the others, in milliseconds, and
-/// gives up its groups itself. With up to two beats until it is noticed, the blocklist and the
-/// locks, hosts are served again within 5 s.
+/// Time without heartbeats after which a gateway is given up by the others, in milliseconds, and gives up its groups itself. With
+/// up to two beats until it is noticed, the blocklist and the locks, hosts are served again within 5 s.
 pub const GATEWAY_LEASE_MS: u64 = 2_500;
 /// Gap between two looks, in milliseconds, after which a gateway has to see others be silent for a
 /// whole lease again before it gives one up.
@@ -440,9 +430,8 @@ pub const GATEWAY_RETURN_MS: u64 = 4_000;
 /// An operation on the objects that gateways share may take so long, in milliseconds: what takes longer is tried again, and
 /// a lease allows for two such.
 pub const GATEWAY_OPERATION_TIMEOUT_MS: u64 = 1_000;
-/// Operations on the objects that gateways share that have to be late in a row until a gateway
-/// makes another connection: the system waits with sending again for about as long as a network was
-/// cut, and what is new begins at once.
+/// Operations on the objects that gateways share that have to be late in a row until a gateway makes another connection: the
+/// system waits with sending again for about as long as a network was cut, and what is new begins at once.
 pub const GATEWAY_LATE_MAX: usize = 3;
 /// Time in which another connection has to be there, in milliseconds, or the next is tried: each
 /// starts the system's waits from the beginning.
@@ -453,22 +442,19 @@ pub const GATEWAY_CHANGE_TRIES: usize = 64;
 /// Time for which a gateway that announces a change waits for the others' answers, in milliseconds:
 /// a dead one never answers, and one that was not reached sees the change with its next beat.
 pub const GATEWAY_NOTIFY_TIMEOUT_MS: u64 = 1_000;
-/// Time for which a gateway whose lease has ended waits for what its storage has under way, in
-/// milliseconds. Then its hosts are sent elsewhere, where by that time another gateway may serve
-/// them.
+/// Time for which a gateway whose lease has ended waits for what its storage has under way, in milliseconds. Then its hosts are
+/// sent elsewhere, where by that time another gateway may serve them.
 pub const GATEWAY_GIVE_UP_MS: u64 = 500;
-/// Interval at which a gateway publishes the hosts that are at it, and reads what others publish,
-/// in milliseconds: to name a host that has no path to one of them is not urgent, and the cluster
-/// has other work.
+/// Interval at which a gateway publishes the hosts that are at it, and reads what others publish, in milliseconds: to name a host
+/// that has no path to one of them is not urgent, and the cluster has other work.
 pub const GATEWAY_PRESENCE_MS: u64 = 5_000;
 /// Hosts that a gateway publishes as present, by a number of 64 bits each: 20 KiB, which is written
 /// when it changes. Of one that has more, the missing hosts are unknown.
 pub const GATEWAY_HOSTS_REPORTED_MAX: usize = 1024;
 /// Hosts that a gateway names because they have no path to another one.
 pub const GATEWAY_UNREACHED_REPORTED_MAX: usize = 32;
-/// Events of a group that a gateway keeps for later readers: a takeover of one load-balancing group
-/// is three, and a group of all gateways that there may be is reported as a whole once when a
-/// gateway begins.
+/// Events of a group that a gateway keeps for later readers: a takeover of one load-balancing group is three, and a group of all
+/// gateways that there may be is reported as a whole once when a gateway begins.
 pub const GATEWAY_EVENTS_MAX: usize = 256;
 /// Time without a path to a gateway after which a host is named, in milliseconds: Linux tries again
 /// to connect every 10 s, and people connect to one address after the other.
@@ -476,12 +462,10 @@ pub const GATEWAY_UNREACHED_MS: u64 = 30_000;
 /// Time for which a gateway that is to serve an image waits at a time until that is open, in
 /// milliseconds. It decides nothing meanwhile, and has to be well within its lease.
 pub const GATEWAY_OPENING_PATIENCE_MS: u64 = 500;
-/// Time for which a gateway or target that gives images back waits for their cluster, in
-/// milliseconds: within a gateway's lease, whose hosts have to learn that it serves no more when
-/// the cluster does not answer.
+/// Time for which a gateway or target that gives images back waits for their cluster, in milliseconds: within a gateway's lease,
+/// whose hosts have to learn that it serves no more when the cluster does not answer.
 pub const CEPH_GIVE_BACK_PATIENCE_MS: u64 = 1_000;
-/// Ports that a gateway publishes to the others: each gateway reads the records of all with every
-/// change of the group's state.
+/// Ports that a gateway publishes to the others: each gateway reads the records of all with every change of the group's state.
 pub const GATEWAY_PORTS_REPORTED_MAX: usize = 16;
 /// Connections for images that a gateway may have: all of them are put on the blocklist when it
 /// dies, `CEPH_FENCES_AT_ONCE` at a time, and hosts wait for that. `IMAGES_PER_CLUSTER` images
@@ -514,16 +498,14 @@ pub const GATEWAY_LEAVE_TIMEOUT_MS: u64 = 8_000;
 pub const CONTROLLER_IDS: std::ops::RangeInclusive<u16> = 1..=0xffef;
 /// Images that share one connection to their cluster by default: ceph-nvmeof's number.
 pub const IMAGES_PER_CLUSTER: usize = 32;
-/// Time for which a command may wait for the cluster by default, in milliseconds: longer than the
-/// cluster needs to notice that one of its members is gone, and no longer than the Linux kernel's
-/// host waits.
+/// Time for which a command may wait for the cluster by default, in milliseconds: longer than the cluster needs to notice that
+/// one of its members is gone, and no longer than the Linux kernel's host waits.
 pub const CEPH_OPERATION_TIMEOUT_MS: u64 = 30_000;
 /// Owners of an image's lock that are asked for: there is one, or, of a shared lock, a few.
 pub const CEPH_LOCK_OWNERS_MAX: usize = 8;
 /// Images of which one command may make snapshots at one moment: as many as can be made while writes are held.
 pub const SNAPSHOT_IMAGES_MAX: usize = 256;
-/// Longest time for which writes are held for that, in milliseconds: far below what hosts wait for
-/// a command.
+/// Longest time for which writes are held for that, in milliseconds: far below what hosts wait for a command.
 pub const SNAPSHOT_HOLD_MS: u64 = 10_000;
 /// Part of this time in which the other gateways of a group have to hold theirs, in milliseconds.
 pub const SNAPSHOT_PAUSE_MS: u64 = 3_000;
@@ -572,6 +554,7 @@ const _: () = {
     assert!(CROSS_RESETS_MAX as usize <= CROSS_RESET_ENTRIES);
     assert!(NAMED_HOSTS_RESERVE + CONTROLLERS_PER_HOST_MAX <= CONTROLLERS_PER_NETWORK_MAX);
     assert!(NAMED_HOSTS_RESERVE + CONTROLLERS_PER_NETWORK_MAX < CONTROLLERS_MAX);
+    assert!(PROVED_HOSTS_RESERVE < NAMED_HOSTS_RESERVE && PROVED_QUEUES_SHARE > NAMED_QUEUES_SHARE);
     assert!(
         QUEUES_PER_HOST_MAX >= 32 * IO_QUEUES_MAX as usize && QUEUES_PER_NETWORK_MAX >= QUEUES_PER_HOST_MAX
     );
@@ -583,10 +566,9 @@ const _: () = {
     assert!(WRITE_DELAY_MS_MAX + WRITE_DELAY_MARGIN_MS <= u16::MAX as u32, "CQT has 16 bits");
 };
 
-/// Time for which a target that hands its hosts to another process waits for a host that sends and
-/// takes nothing of what it owes, in milliseconds: the rest of a PDU, data that it was asked for,
-/// or data that it has asked for. All other hosts wait as long. A host whose last segment was lost
-/// sends it again after its retransmission time-out, on Linux at least 200 ms: two of them fit.
+/// Time for which a target that hands its hosts to another process waits for a host that sends and takes nothing of what it owes,
+/// in milliseconds: the rest of a PDU, data that it was asked for, or data that it has asked for. All other hosts wait as long. A
+/// host whose last segment was lost sends it again after its retransmission time-out, on Linux at least 200 ms: two of them fit.
 pub const FREEZE_STALL_MS: u64 = 500;
 
 /// Time for which it waits for hosts that send or take a little now and then, which are closed

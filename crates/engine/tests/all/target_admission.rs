@@ -3,11 +3,15 @@
 
 use std::net::TcpStream;
 
-use crate::raw_host::{Client, ENGINES, Give, Host, Options, SPACES, Space, TestTarget, assert_status};
+use crate::raw_host::proof::{host_key, prove, secret};
+use crate::raw_host::{
+    Client, ENGINES, Give, Host, Options, SIZE, SPACES, Space, TestTarget, assert_status, subsystem,
+};
+use engine::backend::BackendConfig;
 use engine::limits::{
     COPY_LENGTH_MAX, DISCOVERY_CONTROLLERS_MAX, DISCOVERY_KEEP_ALIVE_MS_MAX, HALF_OPEN_PER_REACTOR_MAX,
 };
-use engine::target::{Quotas, SubsystemConfig};
+use engine::target::{NamespaceConfig, Quotas, SubsystemConfig};
 use nvme::Status;
 use nvme::discovery::DISCOVERY_NQN;
 use nvme::fabrics::CONTROLLER_ID_ANY;
@@ -135,6 +139,47 @@ fn strangers_from_one_network_take_no_more_than_its_quota() {
     let named = Host::connect_with(target.address(), options(NAMED_NQN, 99));
     let mut queue = named.io(1);
     assert_eq!(queue.read(MEMORY, 0, 1).status, Status::SUCCESS, "a named host comes in from there, too");
+}
+
+#[test]
+fn an_impostor_in_another_subsystem_uses_up_no_quota_of_a_host_that_proves_its_name() {
+    const KEYED_NQN: &str = "nqn.2014-08.org.example:keyed";
+    let folder = tempfile::tempdir().unwrap();
+    let quotas = Quotas {
+        controllers_per_host: 2,
+        controllers_per_network: 2,
+        queues_per_host: 1,
+        queues_per_network: 1,
+        ..Quotas::default()
+    };
+    let target = TestTarget::start_with(ENGINES[0], |config| {
+        config.quotas = quotas;
+        let namespace = NamespaceConfig::new(MEMORY.nsid, BackendConfig::Memory { size: SIZE }, MEMORY.block);
+        let mut keyed = subsystem(KEYED_NQN, vec![namespace]);
+        keyed.host_keys = vec![host_key(folder.path(), NAMED_NQN, &secret(1))];
+        config.fabric.subsystems.push(keyed);
+    });
+    // Where its name need not be proved.
+    let claimed = options(NAMED_NQN, 1);
+    let impostors = [(); 2].map(|()| Host::connect_with(target.address(), claimed.clone()));
+    assert_status(try_admin(&target, &claimed).1, Status::CONNECT_CONTROLLER_BUSY, "its third controller");
+    let _queue = impostors[0].io(1);
+    assert_status(impostors[1].try_io(1).1.status, Status::CONNECT_CONTROLLER_BUSY, "its second queue");
+
+    let real = Options { subsystem_nqn: KEYED_NQN.to_owned(), ..claimed };
+    let hosts = [(); 2].map(|()| {
+        let mut admin = Client::initialized(target.address(), real.digests);
+        let connect = nvme::fabrics::Connect { queue_size: 31, ..real.connect(0) };
+        let controller_id = admin.connect(&connect, &real.data(CONTROLLER_ID_ANY)).result as u16;
+        prove(&mut admin, &real, &secret(1)).unwrap();
+        let mut host = Host { admin, controller_id, options: real.clone(), address: target.address() };
+        host.enable();
+        host
+    });
+    let (mut queue, reply) = hosts[0].try_io(1);
+    assert_eq!(reply.status, Status::SUCCESS);
+    prove(&mut queue, &real, &secret(1)).unwrap();
+    assert_eq!(queue.read(MEMORY, 0, 1).status, Status::SUCCESS, "it has quotas of its own");
 }
 
 #[test]

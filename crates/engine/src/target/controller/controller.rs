@@ -483,7 +483,7 @@ mod tests {
         let host = Host::new("nqn.2026-01.io.selvedge:host".to_owned(), [1; 16]);
         let instance = ControllerInstance { controller_id: 1, uniquifier: 1, random_number: 1 };
         let network = crate::target::controller::Network::of([127, 0, 0, 1].into());
-        let guest = Guest { nqn: host.nqn.clone(), network, is_named: false };
+        let guest = Guest { nqn: host.nqn.clone(), network, is_named: false, is_proved: false };
         Controller::new(
             instance,
             Arc::new(subsystem),

@@ -22,6 +22,8 @@ impl Network {
 pub(crate) struct Guest {
     pub(crate) nqn: String,
     pub(crate) network: Network,
-    /// True if the host is on a subsystem's list of hosts.
+    /// True if the host is on a subsystem's list of hosts, or proves its name by a key that its operator has given it.
     pub(crate) is_named: bool,
+    /// True if the host has proved its name. What others take that claim it is not this host's.
+    pub(crate) is_proved: bool,
 }

@@ -1,6 +1,6 @@
 //! Admission of controllers and queues: quotas for each host and each network, a reserve for hosts
-//! that the operator has named, and discovery controllers apart from all others. Only counts;
-//! refusals are logged by `connect`.
+//! that the operator has named and one for those that prove their names, and discovery controllers
+//! apart from all others. Only counts; refusals are logged by `connect`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::limits::{
     CONNECTIONS_PER_REACTOR_MAX, CONTROLLERS_MAX, CONTROLLERS_PER_HOST_MAX, CONTROLLERS_PER_NETWORK_MAX,
-    DISCOVERY_CONTROLLERS_MAX, NAMED_HOSTS_RESERVE, NAMED_QUEUES_SHARE, QUEUES_PER_HOST_MAX,
-    QUEUES_PER_NETWORK_MAX,
+    DISCOVERY_CONTROLLERS_MAX, NAMED_HOSTS_RESERVE, NAMED_QUEUES_SHARE, PROVED_HOSTS_RESERVE,
+    PROVED_QUEUES_SHARE, QUEUES_PER_HOST_MAX, QUEUES_PER_NETWORK_MAX,
 };
 use crate::ring;
 use crate::seldom::Seldom;
@@ -50,7 +50,7 @@ impl Default for Quotas {
 pub(crate) enum Rule {
     /// There are as many controllers as there may be.
     Controllers,
-    /// The rest is for hosts that the operator has named.
+    /// The rest is for hosts that the operator has named, or for those that prove their names.
     Reserve,
     ControllersPerHost,
     ControllersPerNetwork,
@@ -89,7 +89,9 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Controllers => "the target has as many controllers as it may have",
-            Self::Reserve => "the last places are for hosts on a subsystem's list",
+            Self::Reserve => {
+                "the last places are for hosts on a subsystem's list, and for those with a secret or TLS key"
+            }
             Self::ControllersPerHost => "the host has as many controllers as one host may have",
             Self::ControllersPerNetwork => "the host's network has as many controllers as one may have",
             Self::QueuesPerHost => "the host has as many I/O queues as one host may have",
@@ -120,7 +122,11 @@ pub(crate) struct Admission {
     queues: usize,
     /// I/O queues for which the reactors have places.
     queues_max: usize,
+    /// True if hosts may come that prove their names, for which places are kept.
+    expects_proofs: bool,
     by_host: HashMap<String, Taken>,
+    /// The same of hosts that have proved their names: who claims such a name, where it need not be proved, has a quota of its own.
+    by_proved_host: HashMap<String, Taken>,
     /// Counts hosts not named by the operator. Named hosts have a quota of their own on any network.
     by_network: HashMap<Network, Taken>,
 }
@@ -133,8 +139,24 @@ impl Admission {
             controllers: 0,
             queues: 0,
             queues_max: reactors * CONNECTIONS_PER_REACTOR_MAX,
+            expects_proofs: false,
             by_host: HashMap::new(),
+            by_proved_host: HashMap::new(),
             by_network: HashMap::new(),
+        }
+    }
+
+    /// Keeps places for hosts that prove their names, if there are any.
+    pub(crate) const fn expect_proofs(&mut self, expects_proofs: bool) {
+        self.expects_proofs = expects_proofs;
+    }
+
+    /// The part of the last places that a host leaves to others: to those that are named, or to those that are proved.
+    const fn left_to_others(&self, guest: &Guest, named: usize, proved: usize) -> usize {
+        match (guest.is_named, guest.is_proved) {
+            (false, _) => named,
+            (true, false) if self.expects_proofs => proved,
+            (true, _) => 0,
         }
     }
 
@@ -148,11 +170,12 @@ impl Admission {
     /// The rule that is in its way.
     pub(crate) fn take_controller(&mut self, guest: &Guest) -> Result<(), Rule> {
         let (of_host, of_network) = self.taken(guest);
+        let left = self.left_to_others(guest, NAMED_HOSTS_RESERVE, PROVED_HOSTS_RESERVE);
         let rule = if self.controllers >= CONTROLLERS_MAX {
             Rule::Controllers
         } else if of_host.controllers >= self.quotas.controllers_per_host {
             Rule::ControllersPerHost
-        } else if !guest.is_named && self.controllers + NAMED_HOSTS_RESERVE >= CONTROLLERS_MAX {
+        } else if self.controllers + left >= CONTROLLERS_MAX {
             Rule::Reserve
         } else if !guest.is_named && of_network.controllers >= self.quotas.controllers_per_network {
             Rule::ControllersPerNetwork
@@ -179,13 +202,13 @@ impl Admission {
         if of_host.queues >= self.quotas.queues_per_host {
             return Err(Rule::QueuesPerHost);
         }
-        if !guest.is_named {
-            if of_network.queues >= self.quotas.queues_per_network {
-                return Err(Rule::QueuesPerNetwork);
-            }
-            if self.queues >= self.queues_max - self.queues_max / NAMED_QUEUES_SHARE {
-                return Err(Rule::Reserve);
-            }
+        if !guest.is_named && of_network.queues >= self.quotas.queues_per_network {
+            return Err(Rule::QueuesPerNetwork);
+        }
+        let all = self.queues_max;
+        let left = self.left_to_others(guest, all / NAMED_QUEUES_SHARE, all / PROVED_QUEUES_SHARE);
+        if left > 0 && self.queues >= all - left {
+            return Err(Rule::Reserve);
         }
         self.queues += 1;
         self.change(guest, |taken| taken.queues += 1);
@@ -199,13 +222,15 @@ impl Admission {
     }
 
     fn taken(&self, guest: &Guest) -> (Taken, Taken) {
-        let of_host = self.by_host.get(&guest.nqn).copied().unwrap_or_default();
+        let hosts = if guest.is_proved { &self.by_proved_host } else { &self.by_host };
+        let of_host = hosts.get(&guest.nqn).copied().unwrap_or_default();
         let of_network = self.by_network.get(&guest.network).copied().unwrap_or_default();
         (of_host, of_network)
     }
 
     fn change(&mut self, guest: &Guest, change: impl Fn(&mut Taken)) {
-        update(&mut self.by_host, &guest.nqn, &change);
+        let hosts = if guest.is_proved { &mut self.by_proved_host } else { &mut self.by_host };
+        update(hosts, &guest.nqn, &change);
         if !guest.is_named {
             update(&mut self.by_network, &guest.network, &change);
         }
@@ -336,7 +361,12 @@ mod tests {
     use super::*;
 
     fn guest(nqn: &str, address: &str, is_named: bool) -> Guest {
-        Guest { nqn: nqn.to_owned(), network: Network::of(address.parse().unwrap()), is_named }
+        let network = Network::of(address.parse().unwrap());
+        Guest { nqn: nqn.to_owned(), network, is_named, is_proved: false }
+    }
+
+    fn proved(nqn: &str, address: &str) -> Guest {
+        Guest { is_proved: true, ..guest(nqn, address, true) }
     }
 
     #[test]
@@ -412,6 +442,47 @@ mod tests {
         admission.give_queue(&stranger);
         admission.give_queue(&stranger);
         assert_eq!(admission.take_queue(&stranger), Ok(()));
+    }
+
+    #[test]
+    fn who_claims_the_name_of_a_host_that_proves_its_own_takes_nothing_from_it() {
+        let quotas = Quotas { controllers_per_host: 1, queues_per_host: 1, ..Quotas::default() };
+        let mut admission = Admission::new(quotas, 1);
+        let (claimed, real) = (guest("a", "10.0.0.9", true), proved("a", "10.0.0.1"));
+        assert_eq!((admission.take_controller(&claimed), admission.take_queue(&claimed)), (Ok(()), Ok(())));
+        assert_eq!(admission.take_controller(&claimed), Err(Rule::ControllersPerHost));
+        assert_eq!((admission.take_controller(&real), admission.take_queue(&real)), (Ok(()), Ok(())));
+        assert_eq!(admission.take_controller(&real), Err(Rule::ControllersPerHost));
+        admission.give_controller(&claimed);
+        assert_eq!(
+            admission.take_controller(&real),
+            Err(Rule::ControllersPerHost),
+            "each gives back its own"
+        );
+    }
+
+    #[test]
+    fn where_hosts_prove_their_names_the_last_places_are_for_them() {
+        let all = CONNECTIONS_PER_REACTOR_MAX;
+        let quotas = Quotas { controllers_per_host: all, queues_per_host: all, ..Quotas::default() };
+        for expects_proofs in [false, true] {
+            let mut admission = Admission::new(quotas, 1);
+            admission.expect_proofs(expects_proofs);
+            let (named, real) = (guest("named", "10.0.0.9", true), proved("real", "10.0.0.1"));
+            let left = |part: usize| if expects_proofs { part } else { 0 };
+            (0..CONTROLLERS_MAX - left(PROVED_HOSTS_RESERVE))
+                .for_each(|_| assert_eq!(admission.take_controller(&named), Ok(())));
+            (0..all - left(all / PROVED_QUEUES_SHARE))
+                .for_each(|_| assert_eq!(admission.take_queue(&named), Ok(())));
+            let rules = match expects_proofs {
+                false => (Err(Rule::Controllers), Err(Rule::QueuesPerHost)),
+                true => (Err(Rule::Reserve), Err(Rule::Reserve)),
+            };
+            assert_eq!((admission.take_controller(&named), admission.take_queue(&named)), rules);
+            let of_real = (admission.take_controller(&real), admission.take_queue(&real));
+            assert_eq!(of_real.0.is_ok(), expects_proofs);
+            assert_eq!(of_real.1, Ok(()));
+        }
     }
 
     #[test]

@@ -136,6 +136,8 @@ impl Fabric {
 
     /// Replaces the snapshot that hosts see.
     pub(crate) fn publish(&self, directory: Directory) {
+        let has_keys = directory.config.subsystems.iter().any(|subsystem| !subsystem.host_keys.is_empty());
+        lock(&self.controllers).admission.expect_proofs(has_keys);
         *self.directory.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(directory);
     }
 

@@ -306,14 +306,15 @@ fn connect_admin(
     let Names { subsystem, host, unusual } = names;
     let most = if subsystem.is_discovery { DISCOVERY_KEEP_ALIVE_MS_MAX } else { u32::MAX };
     let (port, keep_alive_ms, now) = (caller.port, connect.keep_alive_ms.min(most), caller.now);
+    // A TLS key is the host's whose name it has, as `check_protection` has seen.
+    let is_proved = proof.is_some() || caller.protection.is_some();
     let guest = Guest {
         nqn: host.nqn.clone(),
         network: Network::of(caller.peer.ip()),
-        is_named: subsystem.names(&host.nqn),
+        is_named: is_proved || subsystem.names(&host.nqn),
+        is_proved,
     };
     let former = caller.former.as_ref().and_then(|former| former.instance);
-    // A TLS key is the host's whose name it has, as `check_protection` has seen.
-    let is_proved = proof.is_some() || caller.protection.is_some();
     let make = |instance| {
         let (of, proof) = ((port, guest.clone()), (proof.map(|(proof, _)| proof), is_proved));
         let instance = former.unwrap_or(instance);

@@ -341,7 +341,7 @@ fn controller(subsystem: &Arc<Subsystem>) -> Arc<Controller> {
     let host = Host::new("nqn.2026-01.io.selvedge:host".to_owned(), [1; 16]);
     let instance = ControllerInstance { controller_id: 1, uniquifier: 1, random_number: 1 };
     let network = Network::of([127, 0, 0, 1].into());
-    let guest = Guest { nqn: host.nqn.clone(), network, is_named: false };
+    let guest = Guest { nqn: host.nqn.clone(), network, is_named: false, is_proved: false };
     let controller =
         Controller::new(instance, subsystem.clone(), host, (1, guest), (None, false), 0, Moment(1));
     /// CC.EN with entries of 64 and 16 bytes.
