@@ -197,6 +197,10 @@ pub const RESERVATION_BACKLOG_MAX: usize = 255;
 /// Commands of one host among them: more than it has on all paths while it waits for each response,
 /// and few enough for others to find room.
 pub const RESERVATION_BACKLOG_SHARE_MAX: usize = 16;
+/// Registrations of one name on a namespace, by whatever HOSTIDs: machines that were copied with their name have some.
+pub const REGISTRANTS_PER_NAME_MAX: usize = 16;
+/// Registrations on a namespace that are reserved for hosts that prove their names: a quarter.
+pub const PROVED_REGISTRANTS_RESERVE: usize = 64;
 /// Reservation notifications that wait for one host to read them: as many as their log page can count (NALP).
 pub const RESERVATION_NOTICES_MAX: usize = 255;
 /// Bytes of a namespace's reservations as they are kept, in a file or in an object of a cluster: a host's name has at most 223

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use authentication::Secret;
 use engine::backend::BackendConfig;
+use engine::limits::REGISTRANTS_PER_NAME_MAX;
 use engine::ring::Engine;
 use engine::target::{NamespaceConfig, Reactors, Target, TargetConfig};
 use nvme::command::admin_opcode;
@@ -63,7 +64,12 @@ fn start(engine: Engine, folder: &Path) -> Target {
 /// # Errors
 /// The status and the result that its Connect is refused with.
 fn connect(address: SocketAddr, number: u8) -> Result<Party, (Status, u64)> {
-    let options = Options { host_nqn: name(number), host_id: SHARED_ID, ..Options::default() };
+    connect_by(address, number, SHARED_ID)
+}
+
+/// The same with this HOSTID.
+fn connect_by(address: SocketAddr, number: u8, host_id: [u8; 16]) -> Result<Party, (Status, u64)> {
+    let options = Options { host_nqn: name(number), host_id, ..Options::default() };
     let secret = own_secret(number);
     let proves = |client: &mut Client| {
         if let Some(secret) = &secret {
@@ -248,6 +254,24 @@ fn each_order_of_two_hosts_has_its_outcome_in_each_state() {
             second.check_access(SPACE, true, true, &what);
         }
     }
+}
+
+#[test]
+fn a_host_of_many_identifiers_leaves_others_their_registrations() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = start(ENGINES[1], folder.path());
+    let address = target.ports()[0];
+    for number in 0..=REGISTRANTS_PER_NAME_MAX as u8 {
+        let mut greedy = connect_by(address, UNPROVED[0], [0x80 + number; 16]).unwrap();
+        let keys = (0, greedy.key);
+        let status = greedy.register_with(1, RegisterAction::Register, keys, PersistenceChange::NoChange);
+        let is_one_more = usize::from(number) == REGISTRANTS_PER_NAME_MAX;
+        let expected = if is_one_more { Status::INTERNAL_ERROR } else { Status::SUCCESS };
+        assert_status(status, expected, &format!("registration {number}"));
+    }
+    let mut other = connect(address, PROVED[0]).unwrap();
+    other.register(1);
+    assert_eq!(target.reservations(NQN, 1).unwrap().registrants.len(), REGISTRANTS_PER_NAME_MAX + 1);
 }
 
 #[test]

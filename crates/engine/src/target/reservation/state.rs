@@ -9,10 +9,13 @@ use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, Releas
 
 use super::host_digest::{HostDigest, HostId};
 use super::impossible_state::ImpossibleState;
+use crate::limits::{PROVED_REGISTRANTS_RESERVE, REGISTRANTS_PER_NAME_MAX};
 
 /// Hosts registered with one namespace: more than any cluster shares one among, and few enough for the data
 /// path to find one of them in eight comparisons, and for a report of 16 KiB.
 pub(crate) const REGISTRANTS_MAX: usize = 255;
+
+const _: () = assert!(REGISTRANTS_PER_NAME_MAX + PROVED_REGISTRANTS_RESERVE < REGISTRANTS_MAX);
 
 /// A host that is registered. Another NQN with the same HOSTID is another host, with a registration of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -295,6 +298,27 @@ impl Reservations {
         }
         self.generation = self.generation.wrapping_add(1);
         Ok(outcome)
+    }
+
+    /// Checks that a command may register this host, if it would. HOSTIDs are claims, of which a name may make a few; and names
+    /// that nobody proves leave room to those that are proved: a host that finds none could not even preempt.
+    ///
+    /// # Errors
+    /// Internal Error, as where no more hosts can be registered.
+    pub(crate) fn check_room(
+        &self,
+        (host_id, host_nqn): (&HostId, &str),
+        is_proved: bool,
+        action: RegisterAction,
+    ) -> Result<(), Status> {
+        let is_added = matches!(action, RegisterAction::Register | RegisterAction::Replace)
+            && !self.is_registered(HostDigest::of(host_nqn, host_id));
+        let of_name = self.registrants.iter().filter(|registrant| registrant.host_nqn == host_nqn).count();
+        let most = if is_proved { REGISTRANTS_MAX } else { REGISTRANTS_MAX - PROVED_REGISTRANTS_RESERVE };
+        if is_added && (of_name >= REGISTRANTS_PER_NAME_MAX || self.registrants.len() >= most) {
+            return Err(Status::INTERNAL_ERROR);
+        }
+        Ok(())
     }
 
     /// Executes a Reservation Acquire command (Base 7.5).

@@ -44,6 +44,30 @@ fn dropped_hosts_lose_their_registration_and_others_are_notified_where_they_may_
 }
 
 #[test]
+fn a_name_has_its_share_of_registrations_and_those_that_are_not_proved_leave_room_to_others() {
+    const ADDS: RegisterAction = RegisterAction::Register;
+    let mut reservations = Reservations::default();
+    let id = |number: usize| (number as u128).to_le_bytes();
+    let add = |reservations: &mut Reservations, number: usize, name: &str, is_proved: bool| {
+        reservations.check_room((&id(number), name), is_proved, ADDS)?;
+        reservations.register(id(number), name, &register(ADDS, 0, 1)).map(drop)
+    };
+    for number in 0..REGISTRANTS_PER_NAME_MAX {
+        assert_eq!(add(&mut reservations, number, "nqn.greedy", true), Ok(()));
+    }
+    let one_more = add(&mut reservations, REGISTRANTS_PER_NAME_MAX, "nqn.greedy", true);
+    assert_eq!(one_more, Err(Status::INTERNAL_ERROR));
+    assert_eq!(add(&mut reservations, 0, "nqn.greedy", true), Ok(()), "a repetition adds none");
+    let leaves = reservations.check_room((&id(99), "nqn.greedy"), true, RegisterAction::Unregister);
+    assert_eq!(leaves, Ok(()));
+    for number in REGISTRANTS_PER_NAME_MAX..REGISTRANTS_MAX - PROVED_REGISTRANTS_RESERVE {
+        assert_eq!(add(&mut reservations, number, &format!("nqn.{number}"), false), Ok(()));
+    }
+    assert_eq!(add(&mut reservations, 999, "nqn.stranger", false), Err(Status::INTERNAL_ERROR));
+    assert_eq!(add(&mut reservations, 999, "nqn.proved", true), Ok(()));
+}
+
+#[test]
 fn a_report_names_holders_and_controllers() {
     let reservations = held_by_a(ReservationType::WriteExclusive, &[1, 2]);
     let reported = reservations.reported(|host| if host == of(B) { vec![9, 12] } else { Vec::new() });
