@@ -182,7 +182,11 @@ pub const WRITE_DELAY_MARGIN_MS: u32 = 500;
 /// milliseconds: a disk answers sooner, and one that does not should not be used further.
 pub const REOPEN_PATIENCE_MS: u64 = 5_000;
 /// Requests of hosts that wait for the administration; a host whose request finds no room may ask again.
-pub const HOST_REQUESTS_MAX: usize = 64;
+pub const HOST_REQUESTS_MAX: usize = 256;
+/// Part of these, of reservation commands and of questions about blocks that one host may have waiting: one in this many.
+pub const JOBS_SHARE_OF_HOST: usize = 8;
+/// The same of all hosts from one network together that have not proved their names: a party may claim any number of them.
+pub const JOBS_SHARE_OF_NETWORK: usize = 4;
 /// Failed logins, and as many refused Connects, that wait to be entered into the account of
 /// failures; more are counted, without waiting.
 pub const REFUSED_HOSTS_MAX: usize = 256;

@@ -4,7 +4,7 @@
 use crate::raw_host::{Client, ENGINES, Give, Host, NQN, Options, SIZE, TestTarget, assert_status};
 use crate::reservation_party::Party;
 use engine::backend::BackendConfig;
-use engine::limits::ANA_GROUPS_MAX;
+use engine::limits::{ANA_GROUPS_MAX, HOST_REQUESTS_MAX, JOBS_SHARE_OF_HOST};
 use engine::ring::Engine;
 use engine::target::{
     HostRequest, HostRequests, KnownHost, NamespaceConfig, PendingRequest, StorageConfig, TargetError,
@@ -95,6 +95,31 @@ pub(crate) fn asked(
     let reply = host.admin.wait();
     assert_eq!(reply.command_id, id);
     (request, reply)
+}
+
+#[test]
+fn a_host_whose_requests_wait_leaves_others_theirs() {
+    const SHARE: usize = HOST_REQUESTS_MAX / JOBS_SHARE_OF_HOST;
+    let (target, requests) = start(ENGINES[0]);
+    let mut greedy = Host::connect(target.address());
+    let mut other = Host::connect_with(target.address(), Options::named(OTHER_HOST));
+    let delete = NamespaceManagement::Delete.encode(NSID_ALL);
+    let ids: Vec<u16> = (0..=SHARE).map(|_| greedy.admin.submit(delete, Give::Nothing)).collect();
+    let refused = greedy.admin.wait();
+    assert_eq!(refused.command_id, ids[SHARE], "the one beyond its share");
+    assert_status(refused.status, Status::COMMAND_INTERRUPTED, "it may come again");
+    let others = other.admin.submit(delete, Give::Nothing);
+    for _ in 0..=SHARE {
+        next(&requests).answer(Ok(0));
+    }
+    let reply = other.admin.wait();
+    assert_eq!((reply.command_id, reply.status), (others, Status::SUCCESS));
+    for _ in 0..SHARE {
+        assert_eq!(greedy.admin.wait().status, Status::SUCCESS);
+    }
+    let again = greedy.admin.submit(delete, Give::Nothing);
+    next(&requests).answer(Ok(0));
+    assert_eq!(greedy.admin.wait().command_id, again, "its share is free again");
 }
 
 /// Something that makes a description wrong, and what it is refused with.

@@ -20,13 +20,18 @@ pub(crate) fn answer(
     fabric: &Fabric,
     asker: Asker,
 ) -> Answer {
-    match job(entry, controller, asker).and_then(|job| fabric.allocation_jobs.hand(job)) {
+    match job(entry, controller, fabric, asker).and_then(|job| fabric.allocation_jobs.hand(job)) {
         Ok(()) => Answer::Held,
         Err(status) => status.into(),
     }
 }
 
-fn job(entry: &SubmissionEntry, controller: &Controller, asker: Asker) -> Result<AllocationJob, Status> {
+fn job(
+    entry: &SubmissionEntry,
+    controller: &Controller,
+    fabric: &Fabric,
+    asker: Asker,
+) -> Result<AllocationJob, Status> {
     let command = GetLbaStatus::decode(entry)?;
     let table = controller.table();
     let attachment = table.attachment(entry.nsid.get());
@@ -43,7 +48,8 @@ fn job(entry: &SubmissionEntry, controller: &Controller, asker: Asker) -> Result
     if room < command.room_bytes.min(BUFFER_LENGTH_MAX as u64) {
         return Err(Status::DATA_SGL_LENGTH_INVALID.do_not_retry());
     }
-    Ok(AllocationJob { asker, namespace, command, length: length as usize })
+    let share = fabric.shares.allocations.take(&controller.guest)?;
+    Ok(AllocationJob { asker, namespace, command, length: length as usize, _share: share })
 }
 
 /// The list for a command: asks the file system, and waits for it.

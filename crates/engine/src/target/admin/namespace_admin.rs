@@ -52,7 +52,10 @@ pub(crate) fn answer(
     } else {
         attach(entry, controller, data, fabric)
     };
-    let ask = |request| fabric.ask(PendingRequest::new(request, controller, asker));
+    let ask = |request| {
+        let share = fabric.shares.requests.take(&controller.guest)?;
+        fabric.ask(PendingRequest::new(request, controller, asker, share))
+    };
     match request.and_then(ask) {
         Ok(()) => Answer::Held,
         Err(status) => status.into(),

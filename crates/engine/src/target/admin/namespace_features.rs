@@ -113,7 +113,10 @@ pub(crate) fn set(
         FeatureId::RESERVATION_PERSISTENCE => {
             let persists = request.value & value::PERSIST_THROUGH_POWER_LOSS != 0;
             let task = Task::Persistence { namespaces, persists };
-            held(fabric.reservation_jobs.hand(Job { controller: controller.clone(), asker, task }))
+            let hand = |share| {
+                fabric.reservation_jobs.hand(Job { controller: controller.clone(), asker, task, share })
+            };
+            held(fabric.shares.reservations.take(&controller.guest).and_then(hand))
         }
         FeatureId::NAMESPACE_WRITE_PROTECTION => match namespaces.first() {
             Some(namespace) => protect(request.value, namespace, controller, fabric, asker),
@@ -140,7 +143,8 @@ fn protect(
     // Whether this host may have it is seen to where it is changed.
     let (nqn, nsid) = (controller.subsystem.nqn.clone(), namespace.nsid);
     let request = HostRequest::Protect { nqn, nsid, protection };
-    held(fabric.ask(PendingRequest::new(request, controller, asker)))
+    let share = fabric.shares.requests.take(&controller.guest);
+    held(share.and_then(|share| fabric.ask(PendingRequest::new(request, controller, asker, share))))
 }
 
 /// The administration answers, if it has taken it.

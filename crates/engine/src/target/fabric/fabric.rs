@@ -28,8 +28,8 @@ use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
-    Address, AllocationJob, AuthenticationJob, CrossReset, Fenced, Job, Mailboxes, Message, PeerResets,
-    PendingRequest, RefusedHost, RefusedHostSender, RefusedHosts, Then, WorkerJobs,
+    Address, AllocationJob, AuthenticationJob, CrossReset, Fenced, HostShares, Job, Mailboxes, Message,
+    PeerResets, PendingRequest, RefusedHost, RefusedHostSender, RefusedHosts, Then, WorkerJobs,
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
@@ -55,6 +55,8 @@ pub(crate) struct Fabric {
     pub(crate) reservation_jobs: WorkerJobs<Job>,
     pub(crate) authentication_jobs: WorkerJobs<AuthenticationJob>,
     pub(crate) allocation_jobs: WorkerJobs<AllocationJob>,
+    /// Shares of hosts in these, and in requests to the administration.
+    pub(crate) shares: HostShares,
     /// Directory of reservations that outlive the target.
     archive: Mutex<Option<ReservationDirectory>>,
     has_archive: bool,
@@ -109,6 +111,7 @@ impl Fabric {
             reservation_jobs: WorkerJobs::default(),
             authentication_jobs: WorkerJobs::default(),
             allocation_jobs: WorkerJobs::default(),
+            shares: HostShares::default(),
             has_archive: archive.is_some(),
             archive: Mutex::new(archive),
             tag: AtomicU32::new(config.tag.unwrap_or_else(random)),

@@ -59,7 +59,8 @@ impl Commands {
         }
         let asker = self.asker(command_id, ctx);
         let task = Task::Command { namespace, command, data: data.to_vec(), slot: index };
-        ctx.fabric.reservation_jobs.hand(Job { controller, asker, task })
+        let share = ctx.fabric.shares.reservations.take(&controller.guest)?;
+        ctx.fabric.reservation_jobs.hand(Job { controller, asker, task, share })
     }
 
     /// The worker has done a command: its answer, and what is to be sent with it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use nvme::lba_status::GetLbaStatus;
 
 use super::asker::Asker;
+use super::shares::Share;
 use crate::target::served::Namespace;
 
 /// A Get LBA Status command.
@@ -15,4 +16,6 @@ pub(crate) struct AllocationJob {
     pub(crate) command: GetLbaStatus,
     /// Bytes of the list, with its head.
     pub(crate) length: usize,
+    /// Place of its host among the worker's jobs.
+    pub(crate) _share: Share,
 }

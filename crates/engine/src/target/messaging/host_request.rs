@@ -6,6 +6,7 @@ use std::fmt;
 use nvme::Status;
 
 use super::asker::{Asker, AskingHost};
+use super::shares::Share;
 use crate::ring::channel::Receiver;
 use crate::target::config::WriteProtection;
 use crate::target::controller::Controller;
@@ -89,12 +90,14 @@ pub struct PendingRequest {
     /// Host that sent the request.
     pub host: AskingHost,
     asker: Asker,
+    /// Place of the host among all requests.
+    _share: Share,
 }
 
 impl PendingRequest {
     /// Creates a request of the host of `controller`.
-    pub(crate) fn new(request: HostRequest, controller: &Controller, asker: Asker) -> Self {
-        Self { request, host: asker.host(controller), asker }
+    pub(crate) fn new(request: HostRequest, controller: &Controller, asker: Asker, share: Share) -> Self {
+        Self { request, host: asker.host(controller), asker, _share: share }
     }
 
     /// Answers: the result of a command that went well (the identifier of a namespace that was created, else 0), or

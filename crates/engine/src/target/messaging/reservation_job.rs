@@ -5,6 +5,7 @@ use std::sync::Arc;
 use nvme::io::IoCommand;
 
 use super::asker::Asker;
+use super::shares::Share;
 use crate::target::controller::Controller;
 use crate::target::served::Namespace;
 
@@ -15,6 +16,8 @@ pub(crate) struct Job {
     pub(crate) controller: Arc<Controller>,
     pub(crate) asker: Asker,
     pub(crate) task: Task,
+    /// Place of its host among the worker's jobs.
+    pub(crate) share: Share,
 }
 
 /// Task of the reservation worker.

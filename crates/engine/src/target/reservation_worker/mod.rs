@@ -3,6 +3,7 @@
 mod backlogs;
 mod dropping;
 mod shared_reservations;
+mod turns;
 mod worker;
 
 pub(crate) use dropping::{clear, drop_denied};

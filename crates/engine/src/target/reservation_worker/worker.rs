@@ -16,6 +16,7 @@ use zerocopy::FromBytes;
 
 use super::backlogs::{Backlog, Backlogs};
 use super::shared_reservations;
+use super::turns::Turns;
 use crate::limits::RESERVATION_JOBS_MAX;
 use crate::ring::Vital;
 use crate::ring::channel::sync_channel;
@@ -51,7 +52,13 @@ impl ReservationWorker {
                 let desk = desk.clone();
                 Backlogs::new(move |job| work(&desk, job))
             };
-            for job in jobs {
+            let mut turns = Turns::default();
+            loop {
+                // Everything that has come, before the next one is chosen.
+                while let Ok(job) = jobs.try_recv() {
+                    turns.put(party(&job), job);
+                }
+                let Some(job) = turns.next().or_else(|| jobs.recv().ok()) else { return };
                 match backlog(&desk, &job.task) {
                     None => work(&desk, job),
                     Some(backlog) => {
@@ -73,6 +80,11 @@ impl Drop for ReservationWorker {
         let _ = self.thread.take().map(JoinHandle::join);
         self.fabric.close_archive();
     }
+}
+
+/// Party that has turns: a host, by its name and whether that is proved.
+fn party(job: &Job) -> (String, bool) {
+    (job.controller.host.nqn.clone(), job.controller.is_proved)
 }
 
 /// Opens the place below the state directory where reservations are kept.
@@ -138,7 +150,7 @@ fn refuse(job: Job) {
 }
 
 fn work(fabric: &Fabric, job: Job) {
-    let Job { controller, asker, task } = job;
+    let Job { controller, asker, task, share: _share } = job;
     match task {
         Task::Command { namespace, command, data, slot } => {
             let done = do_command(fabric, &controller, &namespace, &command, &data);

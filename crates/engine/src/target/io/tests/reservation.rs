@@ -53,6 +53,20 @@ fn a_report_brings_what_the_worker_says() {
 }
 
 #[test]
+fn a_host_that_has_its_share_of_the_worker_comes_again() {
+    let mut rig = Rig::on_memory(4);
+    let (sender, jobs) = sync_channel(1);
+    rig.fabric.reservation_jobs.open(sender);
+    let (fabric, guest) = (rig.fabric.clone(), rig.commands.of.controller.guest.clone());
+    let shares: Vec<_> = std::iter::from_fn(|| fabric.shares.reservations.take(&guest).ok()).collect();
+    rig.send(1, &register(), &[7; 16], false);
+    assert_eq!(rig.statuses(), [(1, Status::COMMAND_INTERRUPTED)]);
+    drop(shares);
+    rig.send(1, &register(), &[7; 16], false);
+    assert!(rig.statuses().is_empty() && jobs.try_recv().is_ok(), "the worker has it");
+}
+
+#[test]
 fn reports_wait_for_buffers_before_the_worker_has_them() {
     const MOST: usize = CONNECTION_BUFFER_BYTES_MAX / BUFFER_LENGTH_MAX;
     let mut rig = Rig::on_memory(4);
