@@ -15,11 +15,12 @@ use std::time::Duration;
 use super::cache_flush::{CacheFlushes, FLUSHES};
 use super::connection::{Connection, Environment, NextTurn};
 use super::freezing::Freezing;
+use super::greetings::Greetings;
 use super::half_open::HalfOpen;
 use super::keep_alives::KeepAlives;
 use super::orphaned_slots::OrphanedSlots;
 use super::role::Role;
-use crate::limits::{GREETINGS_PER_ROUND, RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS, WORK_BYTES_PER_TURN};
+use crate::limits::{RECEIVE_LENGTH, SHUTDOWN_TIMEOUT_MS, WORK_BYTES_PER_TURN};
 use crate::ring::channel::Receiver;
 use crate::ring::{Buffer, BufferPool, Event, Moment, Ring};
 use crate::target::controller::Network;
@@ -55,11 +56,11 @@ pub(crate) struct EventLoop {
     spare: Vec<u32>,
     timers: Timers,
     fences: Vec<Arc<Fence>>,
-    /// Connections that have not had their first turn, and how many not yet queues have had one in this round.
+    /// Connections that have not had their first turn.
     arrivals: HalfOpen<Arrival>,
     /// Connections that are not queues yet, by their tokens.
     half_open: HalfOpen<u32>,
-    greeted: usize,
+    greetings: Greetings,
     /// Bytes of work that each connection may have done in this round which has some left from the last one.
     work_share: u64,
     /// The next sweep: never later than the first controller here could be silent.
@@ -101,7 +102,7 @@ impl EventLoop {
             fences: Vec::new(),
             arrivals: HalfOpen::default(),
             half_open: HalfOpen::default(),
-            greeted: 0,
+            greetings: Greetings::default(),
             work_share: WORK_BYTES_PER_TURN,
             next_sweep: NEVER,
             watched: Vec::new(),
@@ -128,9 +129,9 @@ impl EventLoop {
                 self.sweep(now);
             }
             self.mailbox.tally.round(events.len(), self.pool.kept_bytes(), self.ring.waited());
+            self.greetings.begin_round(&mut self.again);
             // The two lists change places with a spare one, so that no round allocates.
             let mut tokens = std::mem::replace(&mut self.again, std::mem::take(&mut self.spare));
-            self.greeted = 0;
             self.work_share = WORK_BYTES_PER_TURN / tokens.len().max(1) as u64;
             // Before the new events: connections with work left from the last round would otherwise wait behind every
             // connection that has become readable since.
@@ -183,9 +184,8 @@ impl EventLoop {
 
     /// Takes new connections in, a few in each round.
     fn take_in(&mut self, now: Moment) {
-        while self.greeted < GREETINGS_PER_ROUND {
+        while !self.arrivals.is_empty() && self.greetings.take_for_arrival() {
             let Some(arrival) = self.arrivals.pop() else { return };
-            self.greeted += 1;
             self.add(arrival, now);
         }
     }
@@ -200,16 +200,19 @@ impl EventLoop {
         }) {
             return true;
         }
-        if self.greeted >= GREETINGS_PER_ROUND {
-            self.have_turn(token);
-            return false;
+        if self.greetings.take(!self.arrivals.is_empty()) {
+            return true;
         }
-        self.greeted += 1;
-        true
+        if let Some(Some(connection)) = self.connections.get_mut(token as usize)
+            && !std::mem::replace(&mut connection.is_due, true)
+        {
+            self.greetings.postpone(token);
+        }
+        false
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.again.is_empty() || !self.arrivals.is_empty() {
+        if !self.again.is_empty() || self.greetings.are_postponed() || !self.arrivals.is_empty() {
             return Some(Duration::ZERO);
         }
         let timer = self.timers.peek().map_or(NEVER, |Reverse((moment, ..))| *moment);

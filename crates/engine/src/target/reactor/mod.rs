@@ -6,6 +6,7 @@ mod connection;
 mod event_loop;
 mod freezing;
 mod frozen_queue;
+mod greetings;
 mod half_open;
 mod host_authentication;
 mod keep_alives;
