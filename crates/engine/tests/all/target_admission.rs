@@ -15,6 +15,7 @@ use engine::target::{NamespaceConfig, Quotas, SubsystemConfig};
 use nvme::Status;
 use nvme::discovery::DISCOVERY_NQN;
 use nvme::fabrics::CONTROLLER_ID_ANY;
+use nvme::features::FeatureId;
 use nvme::io::{CopyFormat, IoCommand, encode_copy_ranges, encode_ranges};
 use prerequisite::wait_until;
 
@@ -70,11 +71,18 @@ fn a_discovery_controller_does_not_stay_for_a_day() {
         (Options { keep_alive_ms: DAY_MS, ..discovery(1) }, DISCOVERY_KEEP_ALIVE_MS_MAX),
         (Options { keep_alive_ms: DAY_MS, ..Options::default() }, DAY_MS),
     ] {
-        let (_client, status) = try_admin(&target, &options);
+        let (mut client, status) = try_admin(&target, &options);
         assert_eq!(status, Status::SUCCESS);
-        let mut controllers = target.target().status().controllers;
-        controllers.sort_by_key(|controller| controller.cntlid);
-        assert_eq!(controllers.last().map(|controller| controller.keep_alive_ms), Some(expected));
+        let keep_alive_ms = || {
+            let mut controllers = target.target().status().controllers;
+            controllers.sort_by_key(|controller| controller.cntlid);
+            controllers.last().map(|controller| controller.keep_alive_ms)
+        };
+        assert_eq!(keep_alive_ms(), Some(expected));
+        for (asked, expected) in [(5_000, 5_000), (DAY_MS, expected)] {
+            let reply = client.set_feature(FeatureId::KEEP_ALIVE_TIMER, asked, false, Give::Nothing);
+            assert_eq!((reply.status, keep_alive_ms()), (Status::SUCCESS, Some(expected)));
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::answer::Answer;
 use super::namespace_features;
-use crate::limits::KEEP_ALIVE_MS_DEFAULT;
+use crate::limits::{DISCOVERY_KEEP_ALIVE_MS_MAX, KEEP_ALIVE_MS_DEFAULT};
 use crate::ring::{self};
 use crate::target::controller::{Controller, Features};
 use crate::target::fabric::Fabric;
@@ -199,7 +199,9 @@ pub(crate) fn set(
 
 fn set_keep_alive(keep_alive_ms: u32, controller: &Controller, fabric: &Fabric) {
     let before = controller.silent_at();
-    controller.set_keep_alive_ms(keep_alive_ms);
+    // As for the value of Connect.
+    let most = if controller.subsystem.is_discovery { DISCOVERY_KEEP_ALIVE_MS_MAX } else { u32::MAX };
+    controller.set_keep_alive_ms(keep_alive_ms.min(most));
     // Reactors that have a queue of it may sleep for longer than that now.
     if controller.silent_at().is_some_and(|moment| before.is_none_or(|before| moment < before)) {
         fabric.tell_reactors(|| Message::KeepAliveChanged);
