@@ -1,5 +1,6 @@
 //! Wrong tokens and silent connections: neither keeps an administrator out.
 
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use prerequisite::patience;
 use rustix::net::{AddressFamily, SocketType};
 
 use super::super::access::{Access, Peer};
-use super::super::limits::CONNECTIONS_PER_PARTY_MAX;
+use super::super::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_PARTY_MAX};
 use super::{House, ask, begin, finish, send, token};
 
 #[test]
@@ -24,25 +25,56 @@ fn a_right_token_is_taken_however_many_wrong_ones_come_from_its_address() {
     }
 }
 
+/// Connects from a loopback address with this end.
+fn connect(address: SocketAddr, from: u8) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, from], 0))).unwrap();
+    rustix::net::connect(&socket, &address).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(patience())).unwrap();
+    stream
+}
+
 #[test]
 fn silent_connections_of_some_addresses_keep_no_administrator_out() {
     let house = House::with_tokens("");
     let address = house.controls[0].endpoint().socket_address().unwrap();
-    let connect = |from: u8| {
-        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, from], 0))).unwrap();
-        rustix::net::connect(&socket, &address).unwrap();
-        TcpStream::from(socket)
-    };
     let silent: Vec<TcpStream> =
-        (0..3 * CONNECTIONS_PER_PARTY_MAX).map(|at| connect(2 + (at % 3) as u8)).collect();
+        (0..3 * CONNECTIONS_PER_PARTY_MAX).map(|at| connect(address, 2 + (at % 3) as u8)).collect();
     for from in [1, 2, 3] {
-        let mut stream = connect(from);
-        stream.set_read_timeout(Some(patience())).unwrap();
+        let mut stream = connect(address, from);
         send(&mut stream, "GET", "/v1/log", Some(&token("read")), "");
         assert_eq!(finish(stream).status, 200, "from address {from}");
     }
     drop(silent);
+}
+
+#[test]
+fn callers_of_the_least_role_whose_requests_do_not_end_keep_no_administrator_out() {
+    let house = House::with_tokens("");
+    let address = house.controls[0].endpoint().socket_address().unwrap();
+    let token_of_metrics = token("metrics");
+    let unfinished: Vec<TcpStream> = (0..CONNECTIONS_MAX)
+        .map(|at| {
+            let mut stream = connect(address, 2 + (at % 2) as u8);
+            let head = format!(
+                "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token_of_metrics}\r\n\
+                 Content-Length: 1\r\nExpect: 100-continue\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            // The server knows the caller, and waits for the body.
+            let mut response = [0; 12];
+            stream.read_exact(&mut response).unwrap();
+            assert_eq!(&response, b"HTTP/1.1 100");
+            stream
+        })
+        .collect();
+    for from in [1, 2] {
+        let mut stream = connect(address, from);
+        send(&mut stream, "GET", "/v1/log", Some(&token("admin")), "");
+        assert_eq!(finish(stream).status, 200, "from address {from}");
+    }
+    drop(unfinished);
 }
 
 #[test]

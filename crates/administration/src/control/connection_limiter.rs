@@ -2,7 +2,7 @@
 //! Any process of the machine, and any address, can open connections and say nothing: each party
 //! has a quota, the oldest connection that has not identified itself makes room for one that comes,
 //! and some permits are reserved for root and the target's own user. A connection that has
-//! identified itself keeps its permit.
+//! identified itself, and has sent its whole request, keeps its permit.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -50,7 +50,7 @@ impl fmt::Display for Party {
     }
 }
 
-/// Mark of a connection, set once a request on it was identified.
+/// Mark of a connection, set once a whole request on it was identified.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Identified(Arc<AtomicBool>);
 

@@ -80,6 +80,9 @@ pub(super) const AUDIT_TAIL_RECORDS_MAX: usize = 200;
 /// Bytes of a request, and of its changes, on a line of the audit log; larger ones are replaced by
 /// their size.
 pub(super) const AUDIT_PART_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the method and path on it, and of a reason: the longest path has two names, percent-encoded. A caller without a token
+/// chooses the path, sixty times a minute.
+pub(super) const AUDIT_TEXT_BYTES_MAX: usize = 2048;
 /// Failed logins, refused Connects, and hosts and administrators that are refused something, each, that have a line of the audit
 /// log in a minute: a crowd of them must not fill a disk.
 pub(super) const REFUSED_PER_MINUTE_MAX: u32 = 60;
@@ -156,6 +159,7 @@ const _: () = {
     assert!(CONNECTIONS_PER_PARTY_MAX < CONNECTIONS_MAX);
     assert!(2 * UNREAD_BYTES_PER_PARTY_MAX + ANSWER_BYTES_MAX <= UNREAD_BYTES_MAX);
     assert!(AUDIT_LINE_BYTES_MAX as usize > 2 * AUDIT_PART_BYTES_MAX + 16_384, "a line has room for both");
+    assert!(AUDIT_TEXT_BYTES_MAX > 2 * 3 * nvme::discovery::NQN_BYTES_MAX, "a path is recorded whole");
     assert!(AUDIT_TAIL_BYTES_MAX > 2 * AUDIT_LINE_BYTES_MAX, "the longest line is returned whole");
     assert!(SLOW_MAX < THREADS_MAX, "a question finds a thread");
     assert!(CONNECTION_TIMEOUT.as_secs() > BODY_TIMEOUT.as_secs() + TASK_PATIENCE.as_secs());

@@ -360,9 +360,7 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
     if let Err(refusal) = browser::check(request.headers(), peer, service.access.is_some()) {
         return refuse(&refusal);
     }
-    let identified = request.extensions().get::<Identified>().cloned();
     let Some(access) = service.access else {
-        identified.iter().for_each(Identified::set);
         request.extensions_mut().insert(Caller::anybody());
         return next.run(request).await;
     };
@@ -388,7 +386,6 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
     let unknown = || (Refusal::new(500, "the caller could not be identified"), (Duration::ZERO, None));
     match known.await.unwrap_or_else(|_| Err(unknown())) {
         Ok(caller) => {
-            identified.iter().for_each(Identified::set);
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
@@ -445,7 +442,11 @@ async fn perform(
     }
     let query = request.uri().query().unwrap_or_default().to_owned();
     check_query(route, &query)?;
+    let identified = request.extensions().get::<Identified>().cloned();
     let body = receive(request, BODY_TIMEOUT).await?;
+    // Not before the request is there as a whole: a client of the least role that withholds a body would keep its permit without
+    // asking for anything.
+    identified.iter().for_each(Identified::set);
     if route.body.is_none() && !body.is_empty() {
         return Err(Refusal::new(400, format!("{} {} takes no body", route.method, route.path)));
     }

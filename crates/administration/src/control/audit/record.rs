@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::access::Identity;
 use super::super::fingerprint::Fingerprint;
-use super::super::limits::AUDIT_PART_BYTES_MAX;
+use super::super::limits::{AUDIT_PART_BYTES_MAX, AUDIT_TEXT_BYTES_MAX};
 
 /// Separator between the hashed part of a line and its hash.
 const HASH: &str = ",\"hash\":\"";
@@ -75,7 +75,7 @@ impl Event {
     }
 
     /// The same event with a request and changes that fit on a line; those that do not are replaced
-    /// by their size or number.
+    /// by their size or number. Texts are cut: whoever is refused chooses what stands there.
     pub(super) fn bounded(self) -> Self {
         let size = |value: &Value| value.to_string().len();
         let request = match size(&self.request) {
@@ -87,7 +87,14 @@ impl Event {
         } else {
             self.changes
         };
-        Self { request, changes, ..self }
+        let cut = |mut text: String| {
+            if text.len() > AUDIT_TEXT_BYTES_MAX {
+                text.truncate(text.floor_char_boundary(AUDIT_TEXT_BYTES_MAX));
+                text.push('…');
+            }
+            text
+        };
+        Self { request, changes, what: self.what.map(cut), result: cut(self.result), ..self }
     }
 }
 
@@ -237,6 +244,14 @@ mod tests {
         let bounded = event.bounded();
         assert_eq!(bounded.request, json!({ "bytes": AUDIT_PART_BYTES_MAX + 8 }));
         assert_eq!(bounded.changes, [json!({ "count": 1 })]);
+        let long = format!("GET /{}", "é".repeat(AUDIT_TEXT_BYTES_MAX));
+        let refused = Event { what: Some(long.clone()), result: long.clone(), ..Event::default() }.bounded();
+        let what = refused.what.unwrap();
+        let kept = what.strip_suffix('…').unwrap();
+        assert!(
+            long.starts_with(kept) && (AUDIT_TEXT_BYTES_MAX - 1..=AUDIT_TEXT_BYTES_MAX).contains(&kept.len())
+        );
+        assert_eq!(refused.result, what);
         let small = Event { request: json!({ "a": 1 }), changes: vec![json!(1)], ..Event::default() };
         assert_eq!(small.clone().bounded(), small);
     }
