@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::ring::Engine;
-use engine::target::{HostKeyConfig, NamespaceConfig, SubsystemConfig, Target};
+use engine::target::{HostKeyConfig, NamespaceConfig, SubsystemConfig, Target, TlsUse};
 use nvme::discovery::DISCOVERY_NQN;
 use nvme::fabrics::{CONTROLLER_ID_ANY, Connect, ConnectData, InvalidParameter};
 use nvme::tcp::digest::crc32c;
@@ -22,7 +22,7 @@ use secure_channel::{
 use tls_handshake::{Handshake, HandshakeError, Progress};
 use zerocopy::IntoBytes as _;
 
-use crate::raw_host::{configure, read_some};
+use crate::raw_host::{Client as ClearClient, assert_status, configure, read_some};
 
 const NQN: &str = "nqn.2014-08.org.example:both";
 const PRIVATE: &str = "nqn.2014-08.org.example:private";
@@ -31,6 +31,11 @@ const OTHER: &str = "nqn.2014-08.org.example:other";
 
 /// A target with a subsystem for both hosts, and one for the first alone.
 fn target() -> (Target, tempfile::TempDir) {
+    target_with(None)
+}
+
+/// The same, where this is what the port has of TLS.
+fn target_with(tls: Option<TlsUse>) -> (Target, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let key = |host: &str, byte: u8| {
         let file = folder.path().join(byte.to_string());
@@ -47,7 +52,9 @@ fn target() -> (Target, tempfile::TempDir) {
         subsystem
     };
     let subsystems = vec![subsystem(NQN, &[(HOST, 1), (OTHER, 2)]), subsystem(PRIVATE, &[(HOST, 1)])];
-    (Target::start(&configure(Engine::Automatic, subsystems)).unwrap(), folder)
+    let mut config = configure(Engine::Automatic, subsystems);
+    config.fabric.ports[0].tls = tls;
+    (Target::start(&config).unwrap(), folder)
 }
 
 fn psk(byte: u8, host: &str, nqn: &str) -> TlsPsk {
@@ -226,6 +233,23 @@ fn a_key_is_for_one_host_and_one_subsystem() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_controller_whose_host_has_come_by_tls_gets_no_queue_in_clear() {
+    let (target, _folder) = target_with(Some(TlsUse::Allowed));
+    let address = target.ports()[0];
+    let mut host = Client::connect(address, &psk(1, HOST, NQN)).unwrap();
+    let joined = host.join(HOST, NQN);
+    assert!(joined.status().is_success());
+    let in_clear = |controller_id: u16, queue_id: u16| {
+        let mut client = ClearClient::initialized(address, Digests::default());
+        let connect = Connect { record_format: 0, queue_id, queue_size: 31, attributes: 0, keep_alive_ms: 0 };
+        client.connect(&connect, &ConnectData::new([9; 16], controller_id, NQN, HOST)).status
+    };
+    // The port takes that name in clear, for a controller of its own.
+    assert_status(in_clear(CONTROLLER_ID_ANY, 0), Status::SUCCESS, "an admin queue");
+    assert_status(in_clear(joined.result() as u16, 1), Status::CONNECT_INVALID_HOST, "a queue of the host");
 }
 
 #[test]

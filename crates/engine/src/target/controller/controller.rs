@@ -447,6 +447,11 @@ impl State {
         self.queues.iter().all(|(_, queue)| queue.protection.is_some())
     }
 
+    /// True if the admin queue of the controller uses TLS.
+    pub(crate) fn has_secure_admin_queue(&self) -> bool {
+        self.queues.iter().any(|(_, queue)| queue.queue_id == 0 && queue.protection.is_some())
+    }
+
     /// True if the controller has an I/O queue.
     pub(crate) fn has_io_queues(&self) -> bool {
         self.queues.iter().any(|(_, queue)| queue.queue_id > 0)
