@@ -33,7 +33,7 @@ impl Default for HostShares {
 /// Holder of a share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Party {
-    /// Host by its name, which others claim at most if `is_proved` is not set.
+    /// Host by its name, which is a claim unless `is_proved` is set.
     Host { nqn: String, is_proved: bool },
     /// All hosts of a network that have not proved their names.
     Network(Network),

@@ -232,7 +232,7 @@ fn execute(
             let (data, _) = RegisterData::read_from_prefix(data).map_err(|_| short)?;
             let (current_key, new_key) = (data.current_key.get(), data.new_key.get());
             let register = Register { action, ignore_existing_key, persistence, current_key, new_key };
-            state.check_room((&host.id, &host.nqn), controller.is_proved, action)?;
+            state.check_room((&host.id, host.nqn.as_str()), controller.is_proved, action)?;
             state.register(host.id, &host.nqn, &register)
         }
         IoCommand::ReservationAcquire { action, ignore_existing_key, kind } => {
