@@ -1,6 +1,6 @@
 //! Memory of a target whose hosts ask for as much as they may and read nothing: four hundred megabytes of log pages by a stranger,
 //! as many of reservation reports by a host, and refusals without end by connections that are not queues. Others are served
-//! meanwhile, and whoever reads in the end gets all of it. A process of its own, whose memory no other test changes.
+//! meanwhile, and a host that reads in the end gets all of it. A process of its own, whose memory no other test changes.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

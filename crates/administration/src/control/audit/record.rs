@@ -75,7 +75,7 @@ impl Event {
     }
 
     /// The same event with a request and changes that fit on a line; those that do not are replaced
-    /// by their size or number. Texts are cut: whoever is refused chooses what stands there.
+    /// by their size or number. Texts are cut, since callers without rights choose them.
     pub(super) fn bounded(self) -> Self {
         let size = |value: &Value| value.to_string().len();
         let request = match size(&self.request) {

@@ -293,8 +293,8 @@ fn find(names: &Names, data: &ConnectData, caller: &Caller<'_>) -> Result<Arc<Co
     if controller.host.nqn != names.host.nqn {
         return Err(InvalidParameter::HOST_NQN.into());
     }
-    // Where a host with a key may come in clear, too, whoever knows its name could take the places of its controller's queues,
-    // and act as the host that has proved itself.
+    // On a port that takes a host with a key in clear, too, its name alone would be enough to take the places of its
+    // controller's queues, and to act as the host that has proved itself.
     if caller.protection.is_none() && controller.state().has_secure_admin_queue() {
         return Err(invalid_host("the controller's admin queue uses TLS, and this queue does not"));
     }

@@ -301,7 +301,7 @@ impl Reservations {
     }
 
     /// Checks that a command may register this host, if it would. HOSTIDs are claims, of which a name may make a few; and names
-    /// that nobody proves leave room to those that are proved: a host that finds none could not even preempt.
+    /// without proof leave room to those that are proved: a host that finds none could not even preempt.
     ///
     /// # Errors
     /// Internal Error, as where no more hosts can be registered.

@@ -1,4 +1,4 @@
-//! Turns of hosts at the reservation worker: whoever sends a hundred commands waits behind itself.
+//! Turns of hosts at the reservation worker: a host that sends a hundred commands waits behind itself.
 
 use std::collections::VecDeque;
 
