@@ -17,6 +17,7 @@ use tonic_prost::ProstCodec;
 
 use super::super::access::Peer;
 use super::super::administration::Administration;
+use super::super::connection_limiter::Identified;
 use super::super::limits::{CALL_BYTES_MAX, CONNECTION_TIMEOUT};
 use super::failed::Reply;
 use super::native::Native;
@@ -56,6 +57,7 @@ async fn call(State(service): State<Service>, Path(name): Path<String>, request:
         service: service.service,
         peer: request.extensions().get::<Peer>().cloned(),
         authorization: request.headers().get(AUTHORIZATION).cloned(),
+        identified: request.extensions().get::<Identified>().cloned(),
     };
     let answer = async {
         if changes(&name) {

@@ -20,6 +20,7 @@ use serde_json::Value;
 use super::super::access::Peer;
 use super::super::administration::Administration;
 use super::super::ask::encode;
+use super::super::connection_limiter::Identified;
 use super::super::host_keys::CANNOT_SEAL;
 use super::failed::Failed;
 
@@ -30,6 +31,8 @@ pub(super) struct Native {
     pub(super) administration: Arc<Administration>,
     pub(super) peer: Option<Peer>,
     pub(super) authorization: Option<HeaderValue>,
+    /// Mark of the caller's connection, which keeps its place among others once the caller is identified.
+    pub(super) identified: Option<Identified>,
     /// The port that calls come to.
     pub(super) service: u16,
 }
@@ -100,6 +103,9 @@ impl Native {
             .map_err(|error| Refused { status: 400, what: error.to_string() })?;
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(identified) = &self.identified {
+            request.extensions_mut().insert(identified.clone());
         }
         let router = match &self.peer {
             Some(peer) => self.router.clone().layer(Extension(peer.clone())),
