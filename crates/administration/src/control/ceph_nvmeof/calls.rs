@@ -51,17 +51,18 @@ pub(in crate::control) fn router(
 }
 
 async fn call(State(service): State<Service>, Path(name): Path<String>, request: Request) -> Response {
-    let native = Native {
+    let mut native = Native {
         router: service.native,
         administration: service.administration,
         service: service.service,
         peer: request.extensions().get::<Peer>().cloned(),
         authorization: request.headers().get(AUTHORIZATION).cloned(),
         identified: request.extensions().get::<Identified>().cloned(),
+        refusal: None,
     };
     let answer = async {
         if changes(&name) {
-            native.catch_up().await;
+            native.begin_change().await;
         }
         dispatch(&name, native, request).await
     };
