@@ -13,7 +13,7 @@ use nbd::{Export, Tls};
 use crate::buffer_budget::Party;
 use crate::client::Client;
 use crate::disk::Disk;
-use crate::extents::{ExtentJob, Extents};
+use crate::extents::{ExtentAnswer, ExtentJob, Extents};
 use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_HANDSHAKE_MS, END_TIMEOUT_MS};
 use crate::listener::Listener;
 use crate::ready_list::ReadyList;
@@ -250,12 +250,16 @@ impl Worker {
     /// Gives clients what was found of holes.
     fn answer_extents(&mut self) {
         while let Some(answer) = self.storage.extent() {
-            if let Some(client) = client_of(&mut self.clients, answer.client) {
-                let disk = client.disk().unwrap_or_default();
-                let block_bytes = self.storage.exports.get(disk).map_or(1, |export| export.block_bytes);
-                client.extent_came(&answer, block_bytes);
-                self.ready.add(answer.client.0);
-            }
+            self.answer_extent(&answer);
+        }
+    }
+
+    pub(crate) fn answer_extent(&mut self, answer: &ExtentAnswer) {
+        if let Some(client) = client_of(&mut self.clients, answer.client) {
+            let disk = client.disk().unwrap_or_default();
+            let block_bytes = self.storage.exports.get(disk).map_or(1, |export| export.block_bytes);
+            client.extent_came(answer, block_bytes);
+            self.ready.add(answer.client.0);
         }
     }
 
