@@ -1,6 +1,6 @@
 //! A target with namespaces of memory, and a server of NBD clients or of vhost-user front ends over it.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) relay: Option<Relay>,
     pub(crate) target: Target,
     socket: PathBuf,
+    /// Where it listens beside the socket.
+    pub(crate) address: SocketAddr,
     /// For other servers.
     pub(crate) listener: Option<UnixListener>,
     threads: u16,
@@ -65,10 +67,22 @@ impl World {
         let socket = folder.path().join("nbd");
         let listener = UnixListener::bind(&socket).expect("a socket");
         let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
-        let listeners = vec![Listener::Unix(listener.try_clone().expect("a descriptor"))];
+        let tcp = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let address = tcp.local_addr().expect("an address");
+        let listeners = vec![Listener::Unix(listener.try_clone().expect("a descriptor")), Listener::Tcp(tcp)];
         let server = Server::start_with(disks, listeners, tls, options).expect("a server");
         let (threads, listener) = (plan.threads, Some(listener));
-        Self { server: Some(server), paths, relay, target, socket, listener, threads, _folder: folder }
+        Self {
+            server: Some(server),
+            paths,
+            relay,
+            target,
+            socket,
+            address,
+            listener,
+            threads,
+            _folder: folder,
+        }
     }
 
     /// Another server, over paths of its own, that serves on command.
