@@ -23,7 +23,7 @@ pub(crate) type ClientId = (usize, u64);
 /// A question for the thread.
 pub(crate) struct ExtentJob {
     number: u64,
-    /// Dead once nobody waits for the answer.
+    /// Dead once no client waits for the answer.
     is_awaited: Weak<()>,
     paths: Arc<Paths>,
     /// Offset and length in bytes, in whole blocks.

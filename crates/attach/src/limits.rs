@@ -7,7 +7,7 @@ pub const CLIENT_REQUESTS_MAX: usize = 256;
 /// Commands of one client that a target has not answered: a quarter of what a thread may have, so that others find room.
 pub const CLIENT_COMMANDS_MAX: usize = 256;
 /// Requests of one client for the state of blocks that are not answered. One thread asks the controllers for all clients, one
-/// question after the other: who asks much waits itself, and the questions of all end within the time of a hand-over.
+/// question after the other: a client that asks for many waits itself.
 pub const CLIENT_EXTENTS_MAX: usize = 8;
 /// Commands that one thread has outstanding; requests wait for room.
 pub const THREAD_COMMANDS_MAX: usize = 1024;

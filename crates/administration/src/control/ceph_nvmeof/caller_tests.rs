@@ -53,7 +53,7 @@ impl Testbed {
         Self { administration, native, token, requests, runtime }
     }
 
-    /// What a call is made with.
+    /// State with which a call is made.
     fn native(&self, token: Option<&Token>) -> Native {
         Native {
             router: self.native.clone(),
