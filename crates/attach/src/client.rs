@@ -14,7 +14,8 @@ use crate::buffer_budget::BufferBudget;
 use crate::extents::ExtentAnswer;
 use crate::input::{Input, Received};
 use crate::limits::{
-    CLIENT_BUFFER_BYTES_MAX, CLIENT_COMMANDS_MAX, CLIENT_REPLIES_MAX, CLIENT_REQUESTS_MAX, RECEIVES_PER_TURN,
+    CLIENT_BUFFER_BYTES_MAX, CLIENT_COMMANDS_MAX, CLIENT_EXTENTS_MAX, CLIENT_REPLIES_MAX,
+    CLIENT_REQUESTS_MAX, RECEIVES_PER_TURN,
 };
 use crate::output::Output;
 use crate::storage::Storage;
@@ -70,6 +71,8 @@ pub(crate) struct Client {
     /// Requests that commands are still to be made of.
     pub(crate) listed: VecDeque<usize>,
     pub(crate) requests: usize,
+    /// Requests that wait for the state of blocks.
+    extents: usize,
     pub(crate) commands: usize,
     pub(crate) held_bytes: usize,
     /// Key of its party in the budget of buffers.
@@ -104,6 +107,7 @@ impl Client {
             output,
             listed: VecDeque::new(),
             requests: 0,
+            extents: 0,
             commands: 0,
             held_bytes: 0,
             party: None,
@@ -286,6 +290,7 @@ impl Client {
     /// True if it has as many requests under way, or replies to read, as it may have.
     fn has_enough(&self) -> bool {
         self.requests >= CLIENT_REQUESTS_MAX
+            || self.extents >= CLIENT_EXTENTS_MAX
             || self.commands >= CLIENT_COMMANDS_MAX
             || self.output.len() >= CLIENT_REPLIES_MAX
             || self.held_bytes >= CLIENT_BUFFER_BYTES_MAX
@@ -306,7 +311,10 @@ impl Client {
                 let is_asked = session.headers != Headers::Simple
                     && storage.ask_extent(id, session.export, replies, (request.offset, request.length));
                 match is_asked {
-                    true => self.requests += 1,
+                    true => {
+                        self.requests += 1;
+                        self.extents += 1;
+                    }
                     false => self.output.put(Some(replies.extent(request.length, false, block_bytes)), None),
                 }
             }
@@ -324,6 +332,7 @@ impl Client {
     /// Sends the answer to a block status request.
     pub(crate) fn extent_came(&mut self, answer: &ExtentAnswer, block_bytes: u32) {
         self.requests -= 1;
+        self.extents -= 1;
         if !self.is_gone() {
             let head = answer.replies.extent(answer.length, answer.is_hole, block_bytes);
             self.output.put(Some(head), None);
@@ -474,6 +483,8 @@ impl Client {
         self.secure = None;
         let freed = self.output.clear(&mut storage.pool);
         self.let_go(freed, &mut storage.budget);
+        storage.forget_extents((self.slot, self.number));
+        self.requests -= std::mem::take(&mut self.extents);
         self.drop_incoming(storage);
         self.give_up(storage);
     }

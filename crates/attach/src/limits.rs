@@ -6,6 +6,9 @@ pub const CLIENTS_PER_THREAD_MAX: usize = 128;
 pub const CLIENT_REQUESTS_MAX: usize = 256;
 /// Commands of one client that a target has not answered: a quarter of what a thread may have, so that others find room.
 pub const CLIENT_COMMANDS_MAX: usize = 256;
+/// Requests of one client for the state of blocks that are not answered. One thread asks the controllers for all clients, one
+/// question after the other: a client that asks for many waits itself.
+pub const CLIENT_EXTENTS_MAX: usize = 8;
 /// Commands that one thread has outstanding; requests wait for room.
 pub const THREAD_COMMANDS_MAX: usize = 1024;
 /// Commands of one request that are outstanding: one that trims a whole disk leaves room for the client's others.

@@ -39,6 +39,10 @@ impl Worker {
                         self.ready.add(slot);
                     }
                 }
+                // A controller may take longer to say which blocks have data than a hand-over waits.
+                for answer in self.storage.give_up_extents() {
+                    self.answer_extent(&answer);
+                }
             }
             WorkerCommand::Adopt(handed, disk_indices, asker) => {
                 let adopt = |adopted: Adopted| {

@@ -60,19 +60,29 @@ impl Storage {
 
     /// Asks which part of a range is a hole. Returns false if there is no thread for it.
     pub(crate) fn ask_extent(
-        &self,
+        &mut self,
         client: ClientId,
         disk: usize,
         replies: Replies,
         range: (u64, u64),
     ) -> bool {
         let paths = &self.disks[disk].0.paths;
-        self.extents.as_ref().is_some_and(|extents| extents.ask(client, paths, replies, range))
+        self.extents.as_mut().is_some_and(|extents| extents.ask(client, paths, replies, range))
     }
 
     /// The next answer to such a question.
-    pub(crate) fn extent(&self) -> Option<ExtentAnswer> {
-        self.extents.as_ref()?.answer()
+    pub(crate) fn extent(&mut self) -> Option<ExtentAnswer> {
+        self.extents.as_mut()?.answer()
+    }
+
+    /// Answers to all such questions without the controllers.
+    pub(crate) fn give_up_extents(&mut self) -> Vec<ExtentAnswer> {
+        self.extents.as_mut().map(Extents::give_up).unwrap_or_default()
+    }
+
+    /// Forgets such questions of a client that is gone.
+    pub(crate) fn forget_extents(&mut self, client: ClientId) {
+        self.extents.iter_mut().for_each(|extents| extents.forget(client));
     }
 
     pub(crate) fn size_bytes(&self, disk: usize) -> u64 {

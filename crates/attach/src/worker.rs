@@ -1,5 +1,6 @@
 //! A thread that serves clients: its loop round the ring, the queues and the connections.
 
+use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use nbd::{Export, Tls};
 use crate::buffer_budget::Party;
 use crate::client::Client;
 use crate::disk::Disk;
-use crate::extents::{ExtentJob, Extents};
+use crate::extents::{ExtentAnswer, ExtentJob, Extents};
 use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_HANDSHAKE_MS, END_TIMEOUT_MS};
 use crate::listener::Listener;
 use crate::ready_list::ReadyList;
@@ -250,12 +251,16 @@ impl Worker {
     /// Gives clients what was found of holes.
     fn answer_extents(&mut self) {
         while let Some(answer) = self.storage.extent() {
-            if let Some(client) = client_of(&mut self.clients, answer.client) {
-                let disk = client.disk().unwrap_or_default();
-                let block_bytes = self.storage.exports.get(disk).map_or(1, |export| export.block_bytes);
-                client.extent_came(&answer, block_bytes);
-                self.ready.add(answer.client.0);
-            }
+            self.answer_extent(&answer);
+        }
+    }
+
+    pub(crate) fn answer_extent(&mut self, answer: &ExtentAnswer) {
+        if let Some(client) = client_of(&mut self.clients, answer.client) {
+            let disk = client.disk().unwrap_or_default();
+            let block_bytes = self.storage.exports.get(disk).map_or(1, |export| export.block_bytes);
+            client.extent_came(answer, block_bytes);
+            self.ready.add(answer.client.0);
         }
     }
 
@@ -358,17 +363,26 @@ impl Worker {
             self.clients.push(None);
             return Some(self.clients.len() - 1);
         }
-        let is_idle = |client: &Option<Client>| client.as_ref().is_some_and(Client::is_in_handshake);
-        // A client that has authenticated goes last.
-        let is_stranger =
-            |client: &Option<Client>| is_idle(client) && client.as_ref().is_some_and(|one| !one.is_secure());
-        let mut clients = self.clients.iter();
-        let slot = clients.position(is_stranger).or_else(|| self.clients.iter().position(is_idle))?;
+        let slot = self.crowding_slot()?;
         if let Some(client) = &mut self.clients[slot] {
             client.leave(&mut self.storage);
         }
         self.disconnect(slot);
         self.clients[slot].is_none().then_some(slot)
+    }
+
+    /// Slot of the client that makes room for another one: of those that have not chosen an export, of the party with the most of
+    /// them, the one that came first. So neither a crowd nor those that come after it displace one that is about to choose.
+    fn crowding_slot(&self) -> Option<usize> {
+        let mut idle: Vec<&Client> = self.clients.iter().flatten().collect();
+        idle.retain(|client| client.is_in_handshake());
+        // A client that has authenticated goes last.
+        if idle.iter().any(|client| !client.is_secure()) {
+            idle.retain(|client| !client.is_secure());
+        }
+        let crowd = |client: &Client| idle.iter().filter(|other| other.party == client.party).count();
+        let first = idle.iter().max_by_key(|client| (crowd(client), Reverse(client.number)));
+        first.map(|client| client.slot)
     }
 
     /// True if the thread may end. Once it is to, clients send no more, and earlier requests are

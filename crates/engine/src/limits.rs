@@ -488,6 +488,8 @@ pub const GATEWAY_CLOSED_FENCE_S: u32 = 3600;
 /// Resets of other gateways' controllers that a gateway answers at a time: a host asks for one per path that it has lost, and
 /// of very many all others wait for as long as the lost gateway promised.
 pub const GATEWAY_RESETS_MAX: usize = 1024;
+/// Of these, resets of one host: as many as it may have controllers at the gateway that it has lost.
+pub const GATEWAY_RESETS_PER_HOST_MAX: usize = CONTROLLERS_PER_HOST_MAX;
 /// Resets that a gateway asks others for at a time: they are in each of its beats, some 200 bytes each.
 pub const GATEWAY_RESETS_PASSED_MAX: usize = 64;
 /// Time without hosts, in milliseconds, after which a gateway gives its groups to others that have
@@ -559,6 +561,7 @@ const _: () = {
     assert!(GATEWAY_LEASE_MS >= 2 * GATEWAY_OPERATION_TIMEOUT_MS + GATEWAY_BEAT_MS);
     assert!(GATEWAY_LOOK_GAP_MS_MAX >= 2 * GATEWAY_BEAT_MS && GATEWAY_LOOK_GAP_MS_MAX < GATEWAY_LEASE_MS);
     assert!(CROSS_RESET_ENTRIES <= nvme::log_page::CROSS_RESET_ENTRIES_MAX);
+    assert!(2 * GATEWAY_RESETS_PER_HOST_MAX <= GATEWAY_RESETS_MAX, "a host leaves room to others");
     assert!(CROSS_RESETS_MAX as usize <= CROSS_RESET_ENTRIES);
     assert!(NAMED_HOSTS_RESERVE + CONTROLLERS_PER_HOST_MAX <= CONTROLLERS_PER_NETWORK_MAX);
     assert!(NAMED_HOSTS_RESERVE + CONTROLLERS_PER_NETWORK_MAX < CONTROLLERS_MAX);

@@ -42,6 +42,13 @@ pub(crate) struct Lost {
     host_id: Uuid,
 }
 
+impl Lost {
+    /// The name of its host.
+    pub(crate) fn host_nqn(&self) -> &str {
+        &self.host_nqn
+    }
+}
+
 impl From<LostController> for Lost {
     fn from(lost: LostController) -> Self {
         let LostController { instance, subsystem, host_nqn, host_id } = lost;

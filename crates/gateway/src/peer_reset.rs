@@ -2,11 +2,12 @@
 //! (Cross-Controller Reset, TP8028): the condition in the group's state, and the waiting hosts.
 //! Reads no state, and ends no gateway.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::limits::{
     GATEWAY_CONTROLLERS, GATEWAY_RESET_PATIENCE_MS, GATEWAY_RESETS_MAX, GATEWAY_RESETS_PASSED_MAX,
+    GATEWAY_RESETS_PER_HOST_MAX,
 };
 use engine::target::PeerReset;
 use nvme::cross_reset::ControllerInstance;
@@ -63,24 +64,25 @@ pub(crate) struct PeerResets {
 #[derive(Debug)]
 struct Waiting {
     reset: PeerReset,
+    lost: Lost,
     asked_ms: u64,
 }
 
 impl PeerResets {
-    /// Takes one more at this time, or says by `false` that there are too many.
+    /// Takes one more at this time, or says by `false` that there are too many, in all or of its host.
     pub(crate) fn take(&self, reset: PeerReset, asked_ms: u64) -> bool {
+        let lost = Lost::from(reset.lost());
         let mut waiting = self.lock();
-        let has_room = waiting.len() < GATEWAY_RESETS_MAX;
+        let has_room = has_room(waiting.iter().map(|waiting| &waiting.lost), &lost);
         if has_room {
-            waiting.push(Waiting { reset, asked_ms });
+            waiting.push(Waiting { reset, lost, asked_ms });
         }
         has_room
     }
 
     /// The controllers that hosts wait for, as far as their own gateways are asked at a time to see to them.
     pub(crate) fn asked(&self) -> Vec<Lost> {
-        let waiting = self.lock();
-        waiting.iter().take(GATEWAY_RESETS_PASSED_MAX).map(|waiting| waiting.reset.lost().into()).collect()
+        by_turns(self.lock().iter().map(|waiting| waiting.lost.clone()))
     }
 
     /// Answers those for which there is an answer, by a state that was read from `looked_ms` on, or since the gateway that has
@@ -95,10 +97,10 @@ impl PeerResets {
         // A reactor that brings another one does not wait for this.
         let asked = std::mem::take(&mut *self.lock());
         let mut waiting = Vec::new();
-        for Waiting { reset, asked_ms } in asked {
+        for Waiting { reset, lost, asked_ms } in asked {
             let controller = reset.controller();
             let is_known = looked_ms.is_some_and(|looked_ms| looked_ms > asked_ms);
-            let rest = if rested.contains(&reset.lost().into()) {
+            let rest = if rested.contains(&lost) {
                 Rest::Complete
             } else if is_known {
                 rest(state, fenced, &controller)
@@ -114,7 +116,7 @@ impl PeerResets {
                     );
                     reset.end(true);
                 }
-                Rest::NotYet if !is_late => waiting.push(Waiting { reset, asked_ms }),
+                Rest::NotYet if !is_late => waiting.push(Waiting { reset, lost, asked_ms }),
                 Rest::NotYet | Rest::Unknown => reset.end(false),
             }
         }
@@ -126,8 +128,33 @@ impl PeerResets {
     }
 }
 
+/// True if a request for this controller may wait beside these: a host that asks for many leaves room to others.
+fn has_room<'a>(waiting: impl Iterator<Item = &'a Lost>, new: &Lost) -> bool {
+    let (mut all, mut own) = (0, 0);
+    for lost in waiting {
+        all += 1;
+        own += usize::from(lost.host_nqn() == new.host_nqn());
+    }
+    all < GATEWAY_RESETS_MAX && own < GATEWAY_RESETS_PER_HOST_MAX
+}
+
+/// As many as other gateways are asked for at a time: the first one of each host, then the second ones, and so on.
+fn by_turns(waiting: impl Iterator<Item = Lost>) -> Vec<Lost> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let turn = |lost: Lost| {
+        let count = counts.entry(lost.host_nqn().to_owned()).or_default();
+        *count += 1;
+        (*count, lost)
+    };
+    let mut all: Vec<(usize, Lost)> = waiting.map(turn).collect();
+    all.sort_by_key(|(turn, _)| *turn);
+    all.into_iter().map(|(_, lost)| lost).take(GATEWAY_RESETS_PASSED_MAX).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use engine::target::LostController;
+
     use super::super::state::Owner;
     use super::*;
 
@@ -190,5 +217,34 @@ mod tests {
             let controller = ControllerInstance { controller_id, ..controller(1, FIRST) };
             assert_eq!(rest(&state, &fenced, &controller), expected, "{controller_id}");
         }
+    }
+
+    fn lost(host: &str, cntlid: u16) -> Lost {
+        LostController {
+            instance: ControllerInstance { controller_id: cntlid, uniquifier: 1, random_number: 7 },
+            subsystem: "s".to_owned(),
+            host_nqn: host.to_owned(),
+            host_id: uuid::Uuid::nil(),
+        }
+        .into()
+    }
+
+    #[test]
+    fn a_host_that_asks_for_many_resets_leaves_room_to_others() {
+        let greedy: Vec<Lost> = (0..GATEWAY_RESETS_PER_HOST_MAX as u16).map(|id| lost("a", id)).collect();
+        assert!(!has_room(greedy.iter(), &lost("a", 9999)));
+        assert!(has_room(greedy.iter().skip(1), &lost("a", 9999)));
+        assert!(has_room(greedy.iter(), &lost("b", 1)));
+        let full: Vec<Lost> =
+            (0..GATEWAY_RESETS_MAX as u16).map(|id| lost(&format!("host-{id}"), id)).collect();
+        assert!(!has_room(full.iter(), &lost("b", 1)));
+    }
+
+    #[test]
+    fn other_gateways_are_asked_for_the_resets_of_hosts_by_turns() {
+        let greedy = (0..2 * GATEWAY_RESETS_PASSED_MAX as u16).map(|id| lost("a", id));
+        let asked = by_turns(greedy.chain([lost("b", 1), lost("b", 2)]));
+        assert_eq!(asked.len(), GATEWAY_RESETS_PASSED_MAX);
+        assert_eq!(asked[..4], [lost("a", 0), lost("b", 1), lost("a", 1), lost("b", 2)]);
     }
 }

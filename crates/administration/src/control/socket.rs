@@ -6,10 +6,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use uuid::Uuid;
 
 use crate::failure::Failure;
@@ -20,6 +23,8 @@ const SYSTEM_FOLDER: &str = "/run/selvedge";
 /// Folder for files of root that a later process has to find. The other folder may belong to a
 /// target that runs as another user, and is removed with its content when that target stops.
 const KEPT_FOLDER: &str = "/run/selvedge-attach";
+/// Connections that wait until they are accepted, as many as those of the standard library's sockets.
+const BACKLOG: i32 = 128;
 
 /// Parts of the environment from which the folder of sockets follows.
 struct Surroundings {
@@ -250,17 +255,18 @@ pub fn listen(path: &Path, is_open_to_others: bool) -> io::Result<(UnixListener,
     let name = Uuid::new_v4().simple().to_string();
     let folder = parent.join(format!(".{}", &name[..8]));
     private.create(&folder)?;
-    let mode = if is_open_to_others { 0o666 } else { 0o600 };
-    let made = make(&folder.join("s"), &path, mode);
+    let made = make(&folder.join("s"), &path, is_open_to_others);
     // The folder is empty now; a failure to remove it does no harm.
     let _ = fs::remove_dir(&folder);
     made
 }
 
-fn make(at: &Path, path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
-    let listener = UnixListener::bind(at)?;
+fn make(at: &Path, path: &Path, is_open_to_others: bool) -> io::Result<(UnixListener, SocketFile)> {
+    let listener = bound(at)?;
     let ready = || {
-        fs::set_permissions(at, fs::Permissions::from_mode(mode))?;
+        if is_open_to_others {
+            open_to_others(at)?;
+        }
         let file = fs::symlink_metadata(at)?;
         fs::rename(at, path)?;
         Ok(SocketFile { path: path.to_owned(), identity: (file.dev(), file.ino()) })
@@ -272,6 +278,28 @@ fn make(at: &Path, path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFi
             Err(error)
         }
     }
+}
+
+/// Listening socket whose file is its owner's alone from the beginning. A mode that is set by the file's name afterwards could be
+/// set on another file, where the folder belongs to another user.
+fn bound(at: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // The file gets the mode of the socket.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(0o600))?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(at)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Lets other users connect to the socket at this path, if it is one.
+fn open_to_others(at: &Path) -> io::Result<()> {
+    let file = rustix::fs::open(at, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::Socket {
+        return Err(io::Error::other("its folder has been changed by another process"));
+    }
+    // Such a descriptor has no other way to a mode.
+    fs::set_permissions(format!("/proc/self/fd/{}", file.as_raw_fd()), fs::Permissions::from_mode(0o666))
 }
 
 impl Drop for SocketFile {
@@ -299,6 +327,38 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         drop(listening);
         assert!(!path.exists());
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_socket_is_its_owners_alone_from_the_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("s");
+        let listener = bound(&at).unwrap();
+        assert_eq!(mode(&at), 0o600);
+        open_to_others(&at).unwrap();
+        assert_eq!(mode(&at), 0o666);
+        UnixStream::connect(&at).unwrap();
+        drop(listener.accept().unwrap());
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_socket_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let [precious, at] = ["precious", "s"].map(|name| folder.path().join(name));
+        fs::write(&precious, "precious").unwrap();
+        fs::set_permissions(&precious, fs::Permissions::from_mode(0o600)).unwrap();
+        let links: [fn(&Path, &Path) -> io::Result<()>; 2] =
+            [|to, at| std::os::unix::fs::symlink(to, at), |to, at| fs::hard_link(to, at)];
+        for link in links {
+            link(&precious, &at).unwrap();
+            assert!(open_to_others(&at).is_err());
+            fs::remove_file(&at).unwrap();
+        }
+        assert_eq!(mode(&precious), 0o600);
     }
 
     #[test]

@@ -125,7 +125,8 @@ impl Vring {
             return Ok(Next::Request(head, chain.take(&self.memory, table, head)));
         }
         let memory: &GuestMemoryMmap = &self.memory;
-        loop {
+        // Once more for a request that came before announcements were asked for.
+        for _ in 0..2 {
             let descriptors = self.queue.iter(memory)?.next();
             if let Some(head) = descriptors.map(|descriptors| descriptors.head_index()) {
                 if let Some(inflight) = &mut self.inflight {
@@ -137,6 +138,9 @@ impl Vring {
                 return Ok(Next::Nothing);
             }
         }
+        // There is one, and its entry cannot be read: the front end has taken the memory of that part of the ring away. Looking
+        // for it again would never end, for all guests of this thread.
+        Err(Error::InvalidAvailRingIndex)
     }
 
     /// The guest need not announce requests: they are looked for.

@@ -1,11 +1,16 @@
 //! An NBD client by hand: what it writes and reads is up to the test.
 
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use prerequisite::patience;
+use rustix::net::{AddressFamily, SocketType};
 use rustls::{ClientConnection, StreamOwned};
+
+/// The cookie before the first.
+const COOKIE: u64 = 0x1234_5678_0000_0000;
 
 pub(crate) const READ: u16 = 0;
 pub(crate) const WRITE: u16 = 1;
@@ -65,7 +70,7 @@ impl Client {
     pub(crate) fn connect(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).expect("a server listens");
         stream.set_read_timeout(Some(patience())).expect("it can have one");
-        Self { stream, form: Form::Simple, next_cookie: 0x1234_5678_0000_0000 }
+        Self { stream, form: Form::Simple, next_cookie: COOKIE }
     }
 
     /// The same connection, to send on while the other one receives.
@@ -82,6 +87,18 @@ impl Client {
         self.greet();
         self.option(5, &[]);
         Client { stream: StreamOwned::new(tls, self.stream), form: self.form, next_cookie: self.next_cookie }
+    }
+}
+
+impl Client<TcpStream> {
+    /// Client at this address of the loopback interface.
+    pub(crate) fn connect_from(from: [u8; 4], server: SocketAddr) -> Self {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        rustix::net::bind(&socket, &SocketAddr::from((from, 0))).expect("an address of loopback");
+        rustix::net::connect(&socket, &server).expect("a server listens");
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(patience())).expect("it can have one");
+        Self { stream, form: Form::Simple, next_cookie: COOKIE }
     }
 }
 

@@ -9,7 +9,7 @@ use attach::{HandedIncoming, HandedServer, HandedStage, HandedVhostServer, Holde
 use prerequisite::{patience, wait_for};
 use virtio_bindings::virtio_blk as blk;
 
-use crate::client::{CACHE, FLUSH, FORMS, Form, READ, WRITE};
+use crate::client::{BLOCK_STATUS, CACHE, FLUSH, FORMS, Form, READ, WRITE};
 use crate::guest::{DATA, Guest};
 use crate::tls::Authority;
 use crate::world::{Plan, VhostWorld, World};
@@ -99,6 +99,34 @@ fn unread_answers_are_read_from_the_next_server() {
     assert_eq!(pass_on(&mut world, None), []);
     assert!(client.answer(cookie, 0, 30 << 20).pieces == [(0, data.clone())]);
     assert!(client.read(1 << 20, 4096, 0) == data[1 << 20..][..4096]);
+}
+
+#[test]
+fn questions_about_holes_that_a_target_does_not_answer_do_not_block_a_hand_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Some(folder.path().join("disk"));
+    let world = World::new(&Plan { file, is_relayed: true, ..Plan::default() });
+    let mut client = world.stranger().go("1", Form::Structured);
+    let hole = |client: &mut crate::client::Client| {
+        let cookie = client.send(BLOCK_STATUS, 0, (0, 4096), &[]);
+        client.answer(cookie, 0, 0).status[8..].to_vec()
+    };
+    assert_eq!(hole(&mut client), [0, 0, 0, 3], "the file is empty");
+    let relay = world.relay.as_ref().expect("a relay");
+    relay.hold(true);
+    let cookie = client.send(BLOCK_STATUS, 0, (0, 4096), &[]);
+    // The reply shows that the question, which came before, is known.
+    let cached = client.send(CACHE, 0, (0, 4096), &[]);
+    assert_eq!(client.chunk(0).cookie, cached);
+    let server = world.server.as_ref().expect("a server");
+    let (handed, _sockets) = server.holder().freeze().expect("it comes to rest");
+    assert_eq!(handed.clients.len(), 1);
+    server.holder().thaw(false);
+    assert_eq!(client.answer(cookie, 0, 0).status[8..], [0; 4], "what is not known is data");
+    relay.hold(false);
+    // The late answer is to no question.
+    assert_eq!(hole(&mut client), [0, 0, 0, 3]);
+    assert_eq!(client.ask(CACHE, 0, (0, 4096)), 0);
 }
 
 #[test]

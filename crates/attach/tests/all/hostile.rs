@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use attach::limits::CLIENTS_PER_THREAD_MAX;
 
-use crate::client::{Form, READ, WRITE};
+use crate::client::{Client, Form, READ, WRITE};
 use crate::world::{Plan, World};
 
 #[test]
@@ -97,4 +97,33 @@ fn strangers_do_not_keep_clients_out() {
     assert_eq!(late.read(0, 4096, 0), [0; 4096]);
     assert_eq!(good.read(0, 4096, 0), [0; 4096]);
     drop(strangers);
+}
+
+#[test]
+fn of_strangers_the_one_that_came_first_makes_room() {
+    let world = World::new(&Plan::default());
+    let greeted = || {
+        let mut client = world.stranger();
+        client.greet();
+        client
+    };
+    let mut strangers: Vec<_> = (0..CLIENTS_PER_THREAD_MAX).map(|_| greeted()).collect();
+    let late = greeted();
+    let _later = greeted();
+    assert!(strangers[0].is_closed() && strangers[1].is_closed());
+    assert_eq!(late.choose("1", Form::Simple).read(0, 4096, 0), [0; 4096], "it is about to choose");
+}
+
+#[test]
+fn a_crowd_of_strangers_displaces_none_of_another_address() {
+    let world = World::new(&Plan::default());
+    let greeted = |last| {
+        let mut client = Client::connect_from([127, 0, 0, last], world.address);
+        client.greet();
+        client
+    };
+    let first = greeted(2);
+    let crowd: Vec<_> = (0..CLIENTS_PER_THREAD_MAX + 8).map(|_| greeted(1)).collect();
+    assert_eq!(first.choose("1", Form::Simple).read(0, 4096, 0), [0; 4096]);
+    drop(crowd);
 }

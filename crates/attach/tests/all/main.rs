@@ -6,6 +6,7 @@ mod guest;
 mod hand_over;
 mod hostile;
 mod life;
+mod relay;
 mod tls;
 mod vhost_user;
 mod vhost_user_hostile;

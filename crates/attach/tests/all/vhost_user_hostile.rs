@@ -1,13 +1,17 @@
 //! Guests and front ends that lie. Each pays for it alone: another front end of the same process is served all the time.
 
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::mem::ManuallyDrop;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 
 use prerequisite::{patience, wait_until};
 use rustix::fs::MemfdFlags;
 use vhost::VhostBackend as _;
 use vhost::vhost_user::VhostUserFrontend as _;
+use vhost::{VhostUserMemoryRegionInfo, VringConfigData};
 use virtio_bindings::virtio_blk as blk;
+use vm_memory::{Bytes as _, GuestAddress};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::guest::{
@@ -129,6 +133,34 @@ fn rings_that_make_no_sense_end_their_front_end_alone() {
         assert!(other.is_served());
         assert!(Guest::new(&world.sockets[0], 1).is_served(), "the next front end");
     }
+}
+
+#[test]
+fn a_ring_that_loses_the_memory_of_its_entries_ends_its_front_end_alone() {
+    // A thread that turns without end would keep the end of the server, and with it a test that fails.
+    let world = ManuallyDrop::new(VhostWorld::new(&Plan::default()));
+    let mut other = Guest::new(&world.sockets[1], 1);
+    let mut guest = Guest::stranger(&world.sockets[0], 0);
+    // The index of the available ring ends the first region, and its entries begin the second one.
+    let edge = 1 << 20;
+    let entries = VhostUserMemoryRegionInfo { mmap_offset: edge, ..region(edge, edge, &guest.file) };
+    let parts = [region(0, edge, &guest.file), entries];
+    guest.front_end.set_mem_table(&parts).expect("a table of memory");
+    let tables = VringConfigData { avail_ring_addr: HERE + edge - 4, ..table_addresses(0, HERE) };
+    let (kick, call) = (EventFd::new(0).unwrap(), EventFd::new(0).unwrap());
+    guest.front_end.set_vring_num(0, ENTRIES).expect("a size");
+    guest.front_end.set_vring_base(0, 0).expect("a position");
+    guest.front_end.set_vring_addr(0, &tables).expect("its tables");
+    guest.front_end.set_vring_call(0, &call).expect("a call");
+    guest.front_end.set_vring_kick(0, &kick).expect("a kick");
+    guest.front_end.set_vring_enable(0, true).expect("a virtqueue");
+    guest.front_end.set_mem_table(&parts[..1]).expect("a smaller table");
+    guest.memory.store(1u16, GuestAddress(edge - 2), Ordering::Release).expect("a ring");
+    kick.write(1).expect("a kick");
+    wait_until("the front end is gone", || guest.front_end_is_gone());
+    assert!(other.is_served());
+    assert!(Guest::new(&world.sockets[0], 1).is_served(), "the next front end");
+    drop(ManuallyDrop::into_inner(world));
 }
 
 #[test]

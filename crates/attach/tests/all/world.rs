@@ -1,6 +1,6 @@
 //! A target with namespaces of memory, and a server of NBD clients or of vhost-user front ends over it.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use engine::target::{
 use prerequisite::wait_until;
 
 use crate::client::Client;
+use crate::relay::Relay;
 
 pub(crate) const NQN: &str = "nqn.2014-08.org.example:disk";
 pub(crate) const SIZE: u64 = 80 << 20;
@@ -26,11 +27,13 @@ pub(crate) struct Plan {
     pub(crate) threads: u16,
     /// File of the first namespace, instead of memory.
     pub(crate) file: Option<PathBuf>,
+    /// One path, through a relay.
+    pub(crate) is_relayed: bool,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { block_bytes: 4096, is_read_only: false, threads: 1, file: None }
+        Self { block_bytes: 4096, is_read_only: false, threads: 1, file: None, is_relayed: false }
     }
 }
 
@@ -38,8 +41,11 @@ pub(crate) struct World {
     // Dropped in this order: the server, then what it stands on.
     pub(crate) server: Option<Server>,
     pub(crate) paths: Vec<Arc<Paths>>,
+    pub(crate) relay: Option<Relay>,
     pub(crate) target: Target,
     socket: PathBuf,
+    /// Where it listens beside the socket.
+    pub(crate) address: SocketAddr,
     /// For other servers.
     pub(crate) listener: Option<UnixListener>,
     threads: u16,
@@ -53,21 +59,35 @@ impl World {
 
     pub(crate) fn with_tls(plan: &Plan, tls: Option<ServerTls>) -> Self {
         let target = target(plan);
-        let disks = disks(&target, plan);
+        let relay = plan.is_relayed.then(|| Relay::to(target.ports()[0]));
+        let addresses = relay.as_ref().map_or_else(|| target.ports(), |relay| vec![relay.address]);
+        let disks = disks(&addresses, plan);
         let paths = disks.iter().map(|disk| disk.paths.clone()).collect();
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("nbd");
         let listener = UnixListener::bind(&socket).expect("a socket");
         let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
-        let listeners = vec![Listener::Unix(listener.try_clone().expect("a descriptor"))];
+        let tcp = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let address = tcp.local_addr().expect("an address");
+        let listeners = vec![Listener::Unix(listener.try_clone().expect("a descriptor")), Listener::Tcp(tcp)];
         let server = Server::start_with(disks, listeners, tls, options).expect("a server");
         let (threads, listener) = (plan.threads, Some(listener));
-        Self { server: Some(server), paths, target, socket, listener, threads, _folder: folder }
+        Self {
+            server: Some(server),
+            paths,
+            relay,
+            target,
+            socket,
+            address,
+            listener,
+            threads,
+            _folder: folder,
+        }
     }
 
     /// Another server, over paths of its own, that serves on command.
     pub(crate) fn next(&self, tls: Option<ServerTls>) -> Server {
-        let disks = disks(&self.target, &Plan { threads: self.threads, ..Plan::default() });
+        let disks = disks(&self.target.ports(), &Plan { threads: self.threads, ..Plan::default() });
         let options = ServerOptions { threads: self.threads, is_held: true, ..ServerOptions::default() };
         let listener = self.listener.as_ref().expect("a socket").try_clone().expect("a descriptor");
         let listeners = vec![Listener::Unix(listener)];
@@ -103,7 +123,7 @@ impl VhostWorld {
         let sockets: Vec<_> = ["first", "second"].map(|name| folder.path().join(name)).into();
         let listeners = sockets.iter().map(|socket| UnixListener::bind(socket).expect("a socket"));
         let listeners: Vec<_> = listeners.collect();
-        let disks = disks(&target, plan);
+        let disks = disks(&target.ports(), plan);
         let paths = disks.iter().map(|disk| disk.paths.clone()).collect();
         let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
         let server = VhostUserServer::start(disks.into_iter().zip(copies(&listeners)).collect(), options);
@@ -113,7 +133,7 @@ impl VhostWorld {
 
     /// Another server, over paths of its own, that serves on command.
     pub(crate) fn next(&self) -> VhostUserServer {
-        let disks = disks(&self.target, &Plan { threads: self.threads, ..Plan::default() });
+        let disks = disks(&self.target.ports(), &Plan { threads: self.threads, ..Plan::default() });
         let options = ServerOptions { threads: self.threads, is_held: true, ..ServerOptions::default() };
         VhostUserServer::start(disks.into_iter().zip(copies(&self.listeners)).collect(), options)
             .expect("a server")
@@ -151,11 +171,11 @@ fn target(plan: &Plan) -> Target {
         .expect("a target")
 }
 
-fn disks(target: &Target, plan: &Plan) -> Vec<Disk> {
+fn disks(addresses: &[SocketAddr], plan: &Plan) -> Vec<Disk> {
     let disk = |nsid: u32| Disk {
         name: nsid.to_string(),
         description: String::new(),
-        paths: connect(&target.ports(), nsid, plan.threads),
+        paths: connect(addresses, nsid, plan.threads),
         is_read_only: plan.is_read_only,
     };
     [1, 2].map(disk).into()

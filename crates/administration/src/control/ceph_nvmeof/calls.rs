@@ -17,6 +17,7 @@ use tonic_prost::ProstCodec;
 
 use super::super::access::Peer;
 use super::super::administration::Administration;
+use super::super::connection_limiter::Identified;
 use super::super::limits::{CALL_BYTES_MAX, CONNECTION_TIMEOUT};
 use super::failed::Reply;
 use super::native::Native;
@@ -50,16 +51,18 @@ pub(in crate::control) fn router(
 }
 
 async fn call(State(service): State<Service>, Path(name): Path<String>, request: Request) -> Response {
-    let native = Native {
+    let mut native = Native {
         router: service.native,
         administration: service.administration,
         service: service.service,
         peer: request.extensions().get::<Peer>().cloned(),
         authorization: request.headers().get(AUTHORIZATION).cloned(),
+        identified: request.extensions().get::<Identified>().cloned(),
+        refusal: None,
     };
     let answer = async {
         if changes(&name) {
-            native.catch_up().await;
+            native.begin_change().await;
         }
         dispatch(&name, native, request).await
     };

@@ -2,6 +2,8 @@
 //! API, so that there is one place that changes things, one that says who may, and one record of it. Results are numbers of
 //! errno in the answer, with one line, as clients of that gateway expect; an error of gRPC itself is for bytes that are not a call.
 
+#[cfg(test)]
+mod caller_tests;
 mod calls;
 mod connections;
 mod controllers;

@@ -20,6 +20,7 @@ use serde_json::Value;
 use super::super::access::Peer;
 use super::super::administration::Administration;
 use super::super::ask::encode;
+use super::super::connection_limiter::Identified;
 use super::super::host_keys::CANNOT_SEAL;
 use super::failed::Failed;
 
@@ -30,6 +31,10 @@ pub(super) struct Native {
     pub(super) administration: Arc<Administration>,
     pub(super) peer: Option<Peer>,
     pub(super) authorization: Option<HeaderValue>,
+    /// Mark of the caller's connection, which keeps its place among others once the caller is identified.
+    pub(super) identified: Option<Identified>,
+    /// Refusal of all that the caller asks.
+    pub(super) refusal: Option<Refused>,
     /// The port that calls come to.
     pub(super) service: u16,
 }
@@ -38,7 +43,7 @@ pub(super) struct Native {
 pub(super) type NamespaceSizes = BTreeMap<(String, u32), u64>;
 
 /// A request that the control API has refused.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     /// The status of HTTP.
     pub(super) status: u16,
@@ -71,8 +76,17 @@ struct Subsystems {
 }
 
 impl Native {
-    /// Takes over what was changed through other gateways.
-    pub(super) async fn catch_up(&self) {
+    /// Takes over what was changed through other gateways, for a call that may change something. A caller that may not even read
+    /// is refused before its call has the cluster asked. Returns true if it may.
+    pub(super) async fn begin_change(&mut self) -> bool {
+        match self.ask("GET", "/v1/ports", None).await {
+            Ok(_) => self.catch_up().await,
+            Err(refused) => self.refusal = Some(refused),
+        }
+        self.refusal.is_none()
+    }
+
+    async fn catch_up(&self) {
         let administration = self.administration.clone();
         if administration.membership().is_some() {
             // Without an answer, what is known is looked at, and a change of something older is refused.
@@ -91,6 +105,9 @@ impl Native {
 
     /// Asks, and gives what is shown as it is written, if anything is.
     async fn shown(&self, method: &str, path: &str, body: Option<Value>) -> Result<Option<Bytes>, Refused> {
+        if let Some(refused) = &self.refusal {
+            return Err(refused.clone());
+        }
         let inside = |_| Refused { status: 500, what: "the request failed inside".to_owned() };
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = Request::builder()
@@ -100,6 +117,9 @@ impl Native {
             .map_err(|error| Refused { status: 400, what: error.to_string() })?;
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(identified) = &self.identified {
+            request.extensions_mut().insert(identified.clone());
         }
         let router = match &self.peer {
             Some(peer) => self.router.clone().layer(Extension(peer.clone())),
