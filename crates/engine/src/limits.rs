@@ -166,15 +166,13 @@ pub const CROSS_RESET_ENTRIES: usize = 64;
 /// recovers from an error may take 30 s, so that it is not a safe value for several targets over
 /// one disk. Longer would hold up the writes of every host that loses a path.
 pub const COMMAND_QUIESCE_MS: u16 = 2_000;
-/// Margin of a measured Command Quiesce Time beyond twice the longest operation that was seen, in
-/// milliseconds.
+/// Margin of a measured Command Quiesce Time beyond twice the longest operation that was seen, in milliseconds.
 pub const COMMAND_QUIESCE_MARGIN_MS: u16 = 500;
 /// The longest measured Command Quiesce Time that is reported to hosts, in milliseconds: they wait for it with their writes,
 /// and storage that takes longer has to be repaired.
 pub const COMMAND_QUIESCE_AUTO_MS_MAX: u16 = 60_000;
-/// Time without an operation that outlives the Command Quiesce Time, in milliseconds, after which
-/// the trouble is over and the next one is logged again: a disk that is slow again and again is one
-/// trouble.
+/// Time without an operation that outlives the Command Quiesce Time, in milliseconds, after which the trouble is over and the
+/// next one is logged again: a disk that is slow again and again is one trouble.
 pub const LATE_EPISODE_QUIET_MS: u64 = 5_000;
 /// The longest that writes of a namespace may be held back, in milliseconds: what is promised above has 16 bits.
 pub const WRITE_DELAY_MS_MAX: u32 = 60_000;
@@ -190,9 +188,13 @@ pub const HOST_REQUESTS_MAX: usize = 64;
 pub const REFUSED_HOSTS_MAX: usize = 256;
 /// Reservation commands that wait for the reservation worker; a host whose command finds no room may send it again.
 pub const RESERVATION_JOBS_MAX: usize = 1024;
-/// Namespaces whose reservation commands may wait for a cluster at the same time, each with a
-/// thread: further ones keep the reservation worker.
-pub const RESERVATION_BACKLOGS_MAX: usize = 32;
+/// Threads for reservation commands that wait for a cluster, each with one namespace at a time. All of them together need some 10
+/// MB; commands on further namespaces wait for the first that is free, in turn, for one `--ceph-timeout` at most.
+pub const RESERVATION_THREADS_MAX: usize = 256;
+/// Reservation commands that may wait for clusters, each of some hundred bytes.
+pub const RESERVATION_WAITING_MAX: usize = 16_384;
+/// Commands of one host among them: as many as the reservation worker itself has waiting.
+pub const RESERVATION_WAITING_SHARE_MAX: usize = 1024;
 /// Reservation commands on one namespace that may wait for its cluster: as many as hosts that may be
 /// registered. A host whose command finds no room may send it again.
 pub const RESERVATION_BACKLOG_MAX: usize = 255;
@@ -391,15 +393,13 @@ pub const CEPH_REPLACEMENT_TIMEOUT_MS: u64 = 3_000;
 /// The least time from one such try to the next, in milliseconds, where the system refuses at once; and what the silent one has
 /// in the end to be answered as well, when a cluster answers all again.
 pub const CEPH_REPLACEMENT_INTERVAL_MS: u64 = 1_000;
-/// Time for which a connection that must no longer be used stays on the cluster's blocklist, in
-/// seconds: a year, since a process that was stopped may go on at any time after, with what it had
-/// begun there.
+/// Time for which a connection that must no longer be used stays on the cluster's blocklist, in seconds: a year, since a process
+/// that was stopped may go on at any time after, with what it had begun there.
 pub const CEPH_FENCE_S: u32 = 365 * 24 * 3600;
 /// Connections that are put on a cluster's blocklist at a time: the monitors take all that have come as one change of their map.
 pub const CEPH_FENCES_AT_ONCE: usize = 32;
-/// Time for which the connections of a target that was killed stay on the cluster's blocklist, in
-/// seconds: an hour, as when Ceph's library breaks a lock. Its process is gone with its sockets, so
-/// nothing more can come than what is still on its way.
+/// Time for which the connections of a target that was killed stay on the cluster's blocklist, in seconds: an hour, as when
+/// Ceph's library breaks a lock. Its process is gone with its sockets, so nothing more can come than what is still on its way.
 pub const PREDECESSOR_FENCE_S: u32 = 3600;
 /// Connections to Ceph clusters that a target keeps the addresses of, its predecessors' included, and then the oldest go:
 /// more than a machine has memory and threads for, and a file that is written within milliseconds.
@@ -450,13 +450,11 @@ pub const GATEWAY_CHANGE_TRIES: usize = 64;
 /// Time for which a gateway that announces a change waits for the others' answers, in milliseconds:
 /// a dead one never answers, and one that was not reached sees the change with its next beat.
 pub const GATEWAY_NOTIFY_TIMEOUT_MS: u64 = 1_000;
-/// Time for which a gateway whose lease has ended waits for what its storage has under way, in
-/// milliseconds. Then its hosts are sent elsewhere, where by that time another gateway may serve
-/// them.
+/// Time for which a gateway whose lease has ended waits for what its storage has under way, in milliseconds. Then its hosts are
+/// sent elsewhere, where by that time another gateway may serve them.
 pub const GATEWAY_GIVE_UP_MS: u64 = 500;
-/// Interval at which a gateway publishes the hosts that are at it, and reads what others publish,
-/// in milliseconds: to name a host that has no path to one of them is not urgent, and the cluster
-/// has other work.
+/// Interval at which a gateway publishes the hosts that are at it, and reads what others publish, in milliseconds: to name a host
+/// that has no path to one of them is not urgent, and the cluster has other work.
 pub const GATEWAY_PRESENCE_MS: u64 = 5_000;
 /// Hosts that a gateway publishes as present, by a number of 64 bits each: 20 KiB, which is written
 /// when it changes. Of one that has more, the missing hosts are unknown.
@@ -473,9 +471,8 @@ pub const GATEWAY_UNREACHED_MS: u64 = 30_000;
 /// Time for which a gateway that is to serve an image waits at a time until that is open, in
 /// milliseconds. It decides nothing meanwhile, and has to be well within its lease.
 pub const GATEWAY_OPENING_PATIENCE_MS: u64 = 500;
-/// Time for which a gateway or target that gives images back waits for their cluster, in
-/// milliseconds: within a gateway's lease, whose hosts have to learn that it serves no more when
-/// the cluster does not answer.
+/// Time for which a gateway or target that gives images back waits for their cluster, in milliseconds: within a gateway's lease,
+/// whose hosts have to learn that it serves no more when the cluster does not answer.
 pub const CEPH_GIVE_BACK_PATIENCE_MS: u64 = 1_000;
 /// Ports that a gateway publishes to the others: each gateway reads the records of all with every
 /// change of the group's state.
@@ -511,16 +508,14 @@ pub const GATEWAY_LEAVE_TIMEOUT_MS: u64 = 8_000;
 pub const CONTROLLER_IDS: std::ops::RangeInclusive<u16> = 1..=0xffef;
 /// Images that share one connection to their cluster by default: ceph-nvmeof's number.
 pub const IMAGES_PER_CLUSTER: usize = 32;
-/// Time for which a command may wait for the cluster by default, in milliseconds: longer than the
-/// cluster needs to notice that one of its members is gone, and no longer than the Linux kernel's
-/// host waits.
+/// Time for which a command may wait for the cluster by default, in milliseconds: longer than the cluster needs to notice that
+/// one of its members is gone, and no longer than the Linux kernel's host waits.
 pub const CEPH_OPERATION_TIMEOUT_MS: u64 = 30_000;
 /// Owners of an image's lock that are asked for: there is one, or, of a shared lock, a few.
 pub const CEPH_LOCK_OWNERS_MAX: usize = 8;
 /// Images of which one command may make snapshots at one moment: as many as can be made while writes are held.
 pub const SNAPSHOT_IMAGES_MAX: usize = 256;
-/// Longest time for which writes are held for that, in milliseconds: far below what hosts wait for
-/// a command.
+/// Longest time for which writes are held for that, in milliseconds: far below what hosts wait for a command.
 pub const SNAPSHOT_HOLD_MS: u64 = 10_000;
 /// Part of this time in which the other gateways of a group have to hold theirs, in milliseconds.
 pub const SNAPSHOT_PAUSE_MS: u64 = 3_000;
