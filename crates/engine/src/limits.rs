@@ -121,8 +121,10 @@ pub const ABORTS_MAX: u8 = 4;
 pub const ERROR_LOG_ENTRIES: usize = 64;
 /// Statuses that one reactor counts by name on one namespace: a host that provokes more sees the rest counted together.
 pub const STATUSES_COUNTED_MAX: usize = 16;
-/// Namespaces that metrics report one by one: with all ten operations of each, some 30 MB of text.
-pub const METRICS_NAMESPACES_MAX: usize = 1024;
+/// Namespaces that metrics report one by one: those of a full subsystem. One has some 6 KB of text at most.
+pub const METRICS_NAMESPACES_MAX: usize = NAMESPACES_MAX as usize;
+/// Namespaces among them with ANA states and durations: with all ten operations of each, some 30 MB of text.
+pub const METRICS_DETAILED_MAX: usize = 1024;
 /// Controllers, and I/O queues of all of them together, that metrics report one by one: some 200 KB of text.
 pub const METRICS_QUEUES_MAX: usize = 1024;
 /// Paths of attached disks that their process's metrics report one by one: some 5 MB of text.

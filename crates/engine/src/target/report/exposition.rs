@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use nvme::log_page::AnaState;
 
 use super::metrics::{Metrics, NamespaceMetrics, OperationMetrics};
+use crate::limits::METRICS_DETAILED_MAX;
 use crate::target::telemetry::{Histogram, Stage};
 
 /// The text format's name, as an HTTP answer has it in its Content-Type.
@@ -118,7 +119,9 @@ impl Metrics {
         text.sample(name, &[], from_ns(since.as_nanos()));
         let name = "selvedge_omitted";
         text.family(name, "gauge", "Namespaces and queues that are too many to be reported one by one.");
+        let brief = self.namespaces().count().saturating_sub(METRICS_DETAILED_MAX);
         text.sample(name, &[("kind", &"namespace")], self.namespaces_omitted);
+        text.sample(name, &[("kind", &"namespace_detail")], brief);
         text.sample(name, &[("kind", &"queue")], self.queues_omitted);
         let name = "selvedge_peculiarities_total";
         text.family(
@@ -142,8 +145,15 @@ impl Metrics {
         subsystems.flat_map(|subsystem| subsystem.namespaces.iter().map(|n| (&*subsystem.nqn, n)))
     }
 
-    fn operations(&self) -> impl Iterator<Item = (&str, u32, &OperationMetrics)> {
-        self.namespaces().flat_map(|(subsystem, namespace)| {
+    /// Namespaces that are reported with ANA states and durations.
+    fn detailed(&self) -> impl Iterator<Item = (&str, &NamespaceMetrics)> {
+        self.namespaces().take(METRICS_DETAILED_MAX)
+    }
+
+    fn operations<'a>(
+        namespaces: impl Iterator<Item = (&'a str, &'a NamespaceMetrics)>,
+    ) -> impl Iterator<Item = (&'a str, u32, &'a OperationMetrics)> {
+        namespaces.flat_map(|(subsystem, namespace)| {
             namespace.operations.iter().map(move |operation| (subsystem, namespace.nsid, operation))
         })
     }
@@ -163,7 +173,7 @@ impl Metrics {
             "Asymmetric access through the port: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss, \
              15 change.",
         );
-        for (subsystem, namespace) in self.namespaces() {
+        for (subsystem, namespace) in self.detailed() {
             for (port, state) in &namespace.access {
                 let labels: Labels<'_> =
                     &[("subsystem", &subsystem), ("nsid", &namespace.nsid), ("port", port)];
@@ -243,7 +253,7 @@ impl Metrics {
     fn write_operations(&self, text: &mut Exposition) {
         let name = "selvedge_commands_total";
         text.family(name, "counter", "I/O commands that went well.");
-        for (subsystem, nsid, metrics) in self.operations() {
+        for (subsystem, nsid, metrics) in Self::operations(self.namespaces()) {
             let operation = metrics.operation.name();
             let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
             text.sample(name, labels, metrics.commands());
@@ -254,7 +264,7 @@ impl Metrics {
             "counter",
             "Bytes that travelled with I/O commands that went well, in either direction.",
         );
-        for (subsystem, nsid, metrics) in self.operations() {
+        for (subsystem, nsid, metrics) in Self::operations(self.namespaces()) {
             let operation = metrics.operation.name();
             let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
             text.sample(name, labels, metrics.bytes);
@@ -265,7 +275,7 @@ impl Metrics {
             "histogram",
             "From an I/O command's way off the socket to its answer's way into the queue, for those that went well.",
         );
-        for (subsystem, nsid, metrics) in self.operations() {
+        for (subsystem, nsid, metrics) in Self::operations(self.detailed()) {
             let operation = metrics.operation.name();
             let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
             text.histogram(name, labels, &metrics.latency);
@@ -276,7 +286,7 @@ impl Metrics {
             "histogram",
             "What that time was spent on, by stage and size; commands that were not in a stage are not in its count.",
         );
-        for (subsystem, nsid, metrics) in self.operations() {
+        for (subsystem, nsid, metrics) in Self::operations(self.detailed()) {
             let operation = metrics.operation.name();
             for spent in &metrics.stages {
                 let (stage, size) = (spent.stage.name(), spent.size.name());

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::host_key_age::{HostKeyAge, host_key_ages};
 use crate::backend::Backend;
-use crate::limits::{METRICS_NAMESPACES_MAX, METRICS_QUEUES_MAX};
+use crate::limits::{METRICS_DETAILED_MAX, METRICS_NAMESPACES_MAX, METRICS_QUEUES_MAX};
 use crate::ring;
 use crate::target::config::{FabricConfig, GroupState};
 use crate::target::fabric::Fabric;
@@ -121,7 +121,8 @@ pub struct OperationMetrics {
     /// From the round of the reactor in which a command was taken off the socket to the one in which its answer was
     /// queued. What is answered in its own round takes no time here.
     pub latency: Histogram,
-    /// Parts of that time by stage; empty if no command took time.
+    /// Parts of that time by stage; empty if no command took time, and of namespaces beyond
+    /// `limits::METRICS_DETAILED_MAX`.
     pub stages: Vec<StageMetrics>,
 }
 
@@ -188,12 +189,16 @@ impl Metrics {
             queues_omitted: 0,
         };
         let absent = fabric.absent();
-        let mut namespaces_left = METRICS_NAMESPACES_MAX;
+        let (mut namespaces_left, mut detailed_left) = (METRICS_NAMESPACES_MAX, METRICS_DETAILED_MAX);
         for subsystem in &directory.subsystems {
             let mut namespaces = namespaces_of(subsystem, &directory.config);
             metrics.namespaces_omitted += namespaces.len().saturating_sub(namespaces_left);
             namespaces.truncate(namespaces_left);
             namespaces_left -= namespaces.len();
+            let brief = namespaces.iter_mut().skip(detailed_left);
+            // Most of what a namespace takes.
+            brief.flat_map(|brief| &mut brief.operations).for_each(|of| of.stages = Vec::new());
+            detailed_left = detailed_left.saturating_sub(namespaces.len());
             metrics.subsystems.push(SubsystemMetrics {
                 nqn: subsystem.nqn.clone(),
                 command_quiesce: subsystem.quiesce.reported(),
