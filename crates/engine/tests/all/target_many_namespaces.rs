@@ -3,9 +3,9 @@
 
 use engine::backend::{BackendConfig, BackendError};
 use engine::initiator::{ConnectOptions, Controller};
-use engine::limits::{METRICS_DETAILED_MAX, NAMESPACES_MAX};
+use engine::limits::{METRICS_DETAILED_MAX, METRICS_PIECE_BYTES, NAMESPACES_MAX};
 use engine::ring::Engine;
-use engine::target::{FabricConfig, NamespaceConfig, SubsystemConfig};
+use engine::target::{ExpositionPieces, FabricConfig, NamespaceConfig, SubsystemConfig};
 use nvme::features::FeatureId;
 use nvme::identify::{Cns, NSID_ALL, NamespaceList};
 use nvme::log_page::{ChangedNamespaceList, LogPageId};
@@ -124,7 +124,11 @@ fn hosts_of_all_namespaces_go_on_with_the_next_target() {
 
 #[test]
 fn metrics_count_the_commands_of_every_namespace_and_have_details_of_some() {
-    let text = start(Engine::Automatic).target().metrics().to_prometheus();
+    let metrics = start(Engine::Automatic).target().metrics();
+    let text = metrics.to_prometheus();
+    let pieces: Vec<String> = ExpositionPieces::new(&metrics).collect();
+    assert!(pieces.iter().all(|piece| piece.len() < 2 * METRICS_PIECE_BYTES), "no piece has much");
+    assert!(pieces.concat() == text && text.len() > 2 * metrics.memory_bytes(), "the text takes more memory");
     let series = |name: &str| {
         let start = format!("{name}{{");
         text.lines().filter(|line| line.starts_with(&start)).count()

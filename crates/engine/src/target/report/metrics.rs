@@ -168,7 +168,29 @@ pub struct ControllerMetrics {
     pub queues: Vec<QueueMetrics>,
 }
 
+impl NamespaceMetrics {
+    fn memory_bytes(&self) -> usize {
+        let operation = |of: &OperationMetrics| size_of_val(of) + size_of_val(of.stages.as_slice());
+        let lists = size_of_val(self.access.as_slice()) + size_of_val(self.errors.as_slice());
+        size_of_val(self) + lists + self.operations.iter().map(operation).sum::<usize>()
+    }
+}
+
+impl ControllerMetrics {
+    fn memory_bytes(&self) -> usize {
+        let names = self.subsystem.len() + self.host_nqn.len();
+        size_of_val(self) + names + size_of_val(self.queues.as_slice())
+    }
+}
+
 impl Metrics {
+    /// Bytes of memory that the numbers of all namespaces and controllers take.
+    pub fn memory_bytes(&self) -> usize {
+        let namespaces = self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        let of_namespaces: usize = namespaces.map(NamespaceMetrics::memory_bytes).sum();
+        of_namespaces + self.controllers.iter().map(ControllerMetrics::memory_bytes).sum::<usize>()
+    }
+
     /// The numbers of what serves `fabric` on `reactors` since `started`.
     pub(crate) fn of(fabric: &Fabric, reactors: &[Reactor], started: SystemTime) -> Self {
         let directory = fabric.directory();
