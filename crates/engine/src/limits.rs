@@ -122,8 +122,12 @@ pub const ABORTS_MAX: u8 = 4;
 pub const ERROR_LOG_ENTRIES: usize = 64;
 /// Statuses that one reactor counts by name on one namespace: a host that provokes more sees the rest counted together.
 pub const STATUSES_COUNTED_MAX: usize = 16;
-/// Namespaces that metrics report one by one: with all ten operations of each, some 30 MB of text.
-pub const METRICS_NAMESPACES_MAX: usize = 1024;
+/// Namespaces that metrics report one by one: those of a full subsystem. One has some 6 KB of text at most.
+pub const METRICS_NAMESPACES_MAX: usize = NAMESPACES_MAX as usize;
+/// Namespaces among them with ANA states and durations: with all ten operations of each, some 30 MB of text.
+pub const METRICS_DETAILED_MAX: usize = 1024;
+/// Bytes from which on a piece of the text of metrics ends, behind the samples of a namespace.
+pub const METRICS_PIECE_BYTES: usize = 64 << 10;
 /// Controllers, and I/O queues of all of them together, that metrics report one by one: some 200 KB of text.
 pub const METRICS_QUEUES_MAX: usize = 1024;
 /// Paths of attached disks that their process's metrics report one by one: some 5 MB of text.
@@ -192,9 +196,13 @@ pub const JOBS_SHARE_OF_NETWORK: usize = 4;
 pub const REFUSED_HOSTS_MAX: usize = 256;
 /// Reservation commands that wait for the reservation worker; a host whose command finds no room may send it again.
 pub const RESERVATION_JOBS_MAX: usize = 1024;
-/// Namespaces whose reservation commands may wait for a cluster at the same time, each with a
-/// thread: further ones keep the reservation worker.
-pub const RESERVATION_BACKLOGS_MAX: usize = 32;
+/// Threads for reservation commands that wait for a cluster, each with one namespace at a time. All of them together need some 10
+/// MB; commands on further namespaces wait for the first that is free, in turn, for one `--ceph-timeout` at most.
+pub const RESERVATION_THREADS_MAX: usize = 256;
+/// Reservation commands that may wait for clusters, each of some hundred bytes.
+pub const RESERVATION_WAITING_MAX: usize = 16_384;
+/// Commands of one host among them: as many as the reservation worker itself has waiting.
+pub const RESERVATION_WAITING_SHARE_MAX: usize = 1024;
 /// Reservation commands on one namespace that may wait for its cluster: as many as hosts that may be
 /// registered. A host whose command finds no room may send it again.
 pub const RESERVATION_BACKLOG_MAX: usize = 255;

@@ -9,8 +9,7 @@ use engine::ceph::late_operations;
 use engine::limits::{CEPH_CONNECT_TIMEOUT_MS, GATEWAY_CHANGE_TRIES};
 use engine::ring::{random, wall_time};
 use engine::target::{
-    Change, EarlyImages, FabricConfig, HostKeyConfig, NamespaceConfig, SubsystemConfig, TargetError,
-    secret_file_faults,
+    Change, EarlyImages, FabricConfig, HostKeyConfig, NamespaceConfig, TargetError, secret_file_faults,
 };
 
 use super::error::{GroupError, Reason, Refused};
@@ -246,19 +245,13 @@ fn check_format(base: &GroupState, wanted: &FabricConfig) -> Result<(), Refused>
     }
 }
 
-/// True if an image of this gateway goes to a load-balancing group of another gateway.
+/// True if an image of this gateway goes to a load-balancing group of another gateway, by any
+/// namespace.
 fn moves_away(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> bool {
-    wanted.subsystems.iter().any(|subsystem| {
-        let after = subsystem.by_nsid();
-        let before = base.config.subsystem(&subsystem.nqn);
-        let mut known = before.into_iter().flat_map(|before| &before.namespaces);
-        let is_ours = |namespace: &NamespaceConfig| {
-            hold.contains(&namespace.ana_group) && matches!(namespace.backend, BackendConfig::Rbd(_))
-        };
-        known.any(|before| {
-            let after = after.get(&before.nsid);
-            is_ours(before) && after.is_some_and(|after| !hold.contains(&after.ana_group))
-        })
+    let (before, after) = (groups_of_images(&base.config), groups_of_images(wanted));
+    before.iter().any(|(image, groups)| {
+        let goes = |next: &BTreeSet<u32>| next.difference(groups).any(|group| !hold.contains(group));
+        !groups.is_disjoint(hold) && after.get(image).is_some_and(goes)
     })
 }
 
@@ -272,24 +265,21 @@ fn immovable(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> 
     let (before, after) = (groups_of_images(&base.config), groups_of_images(wanted));
     base.config.subsystems.iter().find_map(|subsystem| {
         let nqn = &subsystem.nqn;
-        let wanted = wanted.subsystem(nqn).map(SubsystemConfig::by_nsid).unwrap_or_default();
         subsystem.namespaces.iter().find_map(|known| {
             let image = image_of(known)?;
             let (nsid, was) = (known.nsid, known.ana_group);
-            let next = wanted.get(&nsid);
-            let is_moved = next.is_some_and(|next| next.ana_group != was);
-            let is_removed = next.is_none_or(|next| image_of(next) != Some(image));
-            let is_added = after.get(&image).is_some_and(|groups| !groups.is_subset(&before[&image]));
+            let next = after.get(&image);
+            let leaves = next.is_none_or(|groups| !groups.contains(&was));
+            let is_added = next.is_some_and(|groups| !groups.is_subset(&before[&image]));
             let group = base.groups.get(&was)?;
             let refused = |what: &str, hint: String| {
                 Some(Refused::conflict(format!("namespace {nsid} of {nqn} {what}")).hint(hint))
             };
-            if !group.fence.is_empty() && (is_moved || is_removed || is_added) {
+            if !group.fence.is_empty() && (leaves || is_added) {
                 let what = format!("is in load-balancing group {was}, which is being taken over");
                 return refused(&what, "ask again in a moment".to_owned());
             }
-            let changes_owner = is_moved || (is_removed && is_added);
-            if !changes_owner {
+            if !(leaves && is_added) {
                 return None;
             }
             let owner = group.owner.as_ref().filter(|owner| base.is_alive(owner));
@@ -324,6 +314,7 @@ fn groups_of_images(config: &FabricConfig) -> BTreeMap<Image<'_>, BTreeSet<u32>>
 mod tests {
     use engine::backend::RbdConfig;
     use engine::limits::NAMESPACES_MAX;
+    use engine::target::SubsystemConfig;
     use uuid::Uuid;
 
     use super::super::state::Life;
@@ -547,5 +538,38 @@ mod tests {
         let expected = ["", "", "", FROM_A, FROM_A, ""];
         assert_eq!(refused_ways(&state, &own), expected, "a has the image open");
         assert_eq!(refused_ways(&state, &BTreeSet::from([1])), [""; 6], "a lets go of it");
+    }
+
+    /// Configurations after a change of namespace 1, in group 1: another image there, and its image
+    /// as namespace 2 in this group, if one is given.
+    fn with_other_image(ana_group: u32, image_group: Option<u32>) -> FabricConfig {
+        let mut wanted = fabric(ana_group);
+        let namespaces = &mut wanted.subsystems[0].namespaces;
+        let known = namespaces[0].clone();
+        rename(&mut namespaces[0]);
+        namespaces.extend(image_group.map(|ana_group| NamespaceConfig {
+            nsid: 2,
+            ana_group,
+            ..known.clone()
+        }));
+        wanted
+    }
+
+    #[test]
+    fn an_image_moves_whatever_namespace_it_has_and_no_other_does_in_its_place() {
+        let (mut state, a) = (group_of_two(), BTreeSet::from([1]));
+        assert!(moves_away(&state, &with_other_image(1, Some(2)), &a), "by another namespace");
+        let stays = [with_other_image(2, None), with_other_image(2, Some(1)), with_other_image(1, Some(1))];
+        let b = BTreeSet::from([2]);
+        for wanted in &stays {
+            assert!(!moves_away(&state, wanted, &a), "its image stays, or is removed: {wanted:?}");
+            assert!(immovable(&state, wanted, &b).is_none(), "{wanted:?}");
+        }
+        let [failed, next_owner] = ["a", "b"].map(|gateway| Owner { gateway: gateway.to_owned(), epoch: 1 });
+        assert!(state.add_address(&failed, "10.0.0.1:0/1"));
+        state.bury("a", |_, _| Some(next_owner.clone()));
+        let is_refused = |wanted: &FabricConfig| immovable(&state, wanted, &b).is_some();
+        assert!(is_refused(&stays[0]), "removed from a fenced group");
+        assert!(!is_refused(&stays[1]) && !is_refused(&stays[2]), "another namespace of the same group");
     }
 }

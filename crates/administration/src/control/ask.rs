@@ -13,6 +13,7 @@ use super::administration::{Administration, Permissions};
 use super::live::viewer::Viewer;
 use super::refusal::Refusal;
 use super::tasks::Task;
+use super::text_pieces::TextPieces;
 
 /// A request.
 pub(super) struct Ask<'a> {
@@ -49,6 +50,8 @@ pub(super) struct Answer {
     pub(super) json: Option<Value>,
     /// A text that is not JSON, with its media type.
     pub(super) text: Option<(&'static str, String)>,
+    /// The same of a text that is written as the client reads it.
+    pub(super) pieces: Option<(&'static str, TextPieces)>,
     /// Stream of events, for a live viewer.
     pub(super) stream: Option<Viewer>,
 }
@@ -210,24 +213,30 @@ pub(super) fn wrong_value(path: &str, error: &serde_json::Error) -> Refusal {
 }
 
 impl Answer {
-    fn new(status: u16, json: Option<Value>) -> Self {
-        Self { status, location: None, json, text: None, stream: None }
+    /// Answer with this status and nothing else than JSON.
+    pub(super) fn of(status: u16, json: Option<Value>) -> Self {
+        Self { status, location: None, json, text: None, pieces: None, stream: None }
     }
 
     /// Here it is.
     pub(super) fn with(value: &impl Serialize) -> Result<Self, Refusal> {
         let json = serde_json::to_value(value).map_err(|error| Refusal::new(500, error))?;
-        Ok(Self::new(200, Some(json)))
+        Ok(Self::of(200, Some(json)))
     }
 
     /// Here it is, as a text of this media type.
     pub(super) fn text(kind: &'static str, text: String) -> Self {
-        Self { text: Some((kind, text)), ..Self::new(200, None) }
+        Self { text: Some((kind, text)), ..Self::of(200, None) }
+    }
+
+    /// The same of a long text.
+    pub(super) fn pieces(kind: &'static str, pieces: TextPieces) -> Self {
+        Self { pieces: Some((kind, pieces)), ..Self::of(200, None) }
     }
 
     /// Here it comes.
     pub(super) fn stream(viewer: Viewer) -> Self {
-        Self { stream: Some(viewer), ..Self::new(200, None) }
+        Self { stream: Some(viewer), ..Self::of(200, None) }
     }
 
     /// Status 201: the object was created at `location`.
@@ -243,7 +252,7 @@ impl Answer {
 
     /// Status 204: success without content.
     pub(super) fn done() -> Self {
-        Self::new(204, None)
+        Self::of(204, None)
     }
 }
 

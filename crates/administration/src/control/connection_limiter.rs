@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::ring::Moment;
 use engine::seldom::Seldom;
@@ -17,9 +17,33 @@ use engine::target::Network;
 use tokio::task::AbortHandle;
 
 use super::limits::{
-    CONNECTIONS_KEPT, CONNECTIONS_MAX, CONNECTIONS_PER_PARTY_MAX, UNREAD_BYTES_MAX,
-    UNREAD_BYTES_PER_PARTY_MAX,
+    CONNECTION_TIMEOUT, CONNECTIONS_KEPT, CONNECTIONS_MAX, CONNECTIONS_PER_PARTY_MAX,
+    METRICS_CONNECTION_TIMEOUT, METRICS_UNREAD_BYTES_MAX, METRICS_UNREAD_BYTES_PER_PARTY_MAX,
+    UNREAD_BYTES_MAX, UNREAD_BYTES_PER_PARTY_MAX,
 };
+
+/// Limits of a listener on responses that are not read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    bytes_per_party: usize,
+    bytes: usize,
+    duration: Duration,
+}
+
+impl Costs {
+    /// Limits for requests to the control API.
+    pub(super) const REQUESTS: Self = Self {
+        bytes_per_party: UNREAD_BYTES_PER_PARTY_MAX,
+        bytes: UNREAD_BYTES_MAX,
+        duration: CONNECTION_TIMEOUT,
+    };
+    /// Limits for scrapes of metrics.
+    pub(super) const SCRAPES: Self = Self {
+        bytes_per_party: METRICS_UNREAD_BYTES_PER_PARTY_MAX,
+        bytes: METRICS_UNREAD_BYTES_MAX,
+        duration: METRICS_CONNECTION_TIMEOUT,
+    };
+}
 
 /// Party that connections belong to before they have identified themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +106,7 @@ struct Shared {
     entries: Mutex<(u64, Vec<Entry>)>,
     displaced: Seldom,
     since: Instant,
+    costs: Costs,
 }
 
 /// Limiter of the connections of one listener.
@@ -96,14 +121,12 @@ pub(super) struct ConnectionPermit {
     pub(super) identified: Identified,
 }
 
-impl Default for ConnectionLimiter {
-    fn default() -> Self {
-        let (entries, displaced) = (Mutex::default(), Seldom::default());
-        Self(Arc::new(Shared { entries, displaced, since: Instant::now() }))
-    }
-}
-
 impl ConnectionLimiter {
+    pub(super) fn new(costs: Costs) -> Self {
+        let (entries, displaced) = (Mutex::default(), Seldom::default());
+        Self(Arc::new(Shared { entries, displaced, since: Instant::now(), costs }))
+    }
+
     /// Permit for a connection of this party, unless all are held by connections that have identified themselves.
     pub(super) fn enter(&self, party: Party) -> Option<ConnectionPermit> {
         let mut guard = self.0.lock();
@@ -208,6 +231,11 @@ impl ConnectionPermit {
         self.serial
     }
 
+    /// Longest duration of the connection.
+    pub(super) fn duration(&self) -> Duration {
+        self.shared.costs.duration
+    }
+
     /// Counts the bytes of a response until this is dropped; false if the party or all parties have
     /// too many that are not read.
     pub(super) fn holds(&self, bytes: usize) -> bool {
@@ -220,8 +248,9 @@ impl ConnectionPermit {
         };
         let (own, shared) = (sum(&|other| other == party), sum(&|other| !other.is_operator()));
         let is_within = |sum: usize, limit: usize| sum.saturating_add(bytes) <= limit;
-        let is_own_within = own == 0 || is_within(own, UNREAD_BYTES_PER_PARTY_MAX);
-        let is_admitted = is_own_within && (party.is_operator() || is_within(shared, UNREAD_BYTES_MAX));
+        let Costs { bytes_per_party, bytes: bytes_of_all, .. } = self.shared.costs;
+        let is_own_within = own == 0 || is_within(own, bytes_per_party);
+        let is_admitted = is_own_within && (party.is_operator() || is_within(shared, bytes_of_all));
         if is_admitted {
             entries[at].unread_bytes += bytes;
         }
@@ -257,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_silent_user_keeps_neither_root_nor_another_user_out() {
-        let limiter = ConnectionLimiter::default();
+        let limiter = ConnectionLimiter::new(Costs::REQUESTS);
         let silent = enter(&limiter, OTHER_USER, 3 * CONNECTIONS_MAX);
         let gone = leaving(&limiter);
         assert_eq!(
@@ -273,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_party_with_the_most_silent_connections_makes_room() {
-        let limiter = ConnectionLimiter::default();
+        let limiter = ConnectionLimiter::new(Costs::REQUESTS);
         let heavy = enter(&limiter, network(1), CONNECTIONS_PER_PARTY_MAX);
         let _light: Vec<_> = (2..2 + (CONNECTIONS_MAX - heavy.len()) as u8)
             .flat_map(|last| enter(&limiter, network(last), 1))
@@ -287,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_has_identified_itself_keeps_its_permit() {
-        let limiter = ConnectionLimiter::default();
+        let limiter = ConnectionLimiter::new(Costs::REQUESTS);
         let known = enter(&limiter, network(1), CONNECTIONS_PER_PARTY_MAX);
         known.iter().skip(1).for_each(|permit| permit.identified.set());
         let _one = enter(&limiter, network(1), 1);
@@ -304,7 +333,7 @@ mod tests {
 
     #[test]
     fn with_no_silent_connection_left_root_alone_gets_a_permit() {
-        let limiter = ConnectionLimiter::default();
+        let limiter = ConnectionLimiter::new(Costs::REQUESTS);
         let all: Vec<_> =
             (1..=CONNECTIONS_MAX as u8).flat_map(|last| enter(&limiter, network(last), 1)).collect();
         all.iter().for_each(|permit| permit.identified.set());
@@ -314,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_party_that_reads_nothing_leaves_room_for_the_responses_of_others() {
-        let limiter = ConnectionLimiter::default();
+        let limiter = ConnectionLimiter::new(Costs::REQUESTS);
         let part = UNREAD_BYTES_PER_PARTY_MAX / 4;
         let slow = enter(&limiter, network(1), CONNECTIONS_PER_PARTY_MAX);
         assert_eq!(slow.iter().filter(|permit| permit.holds(part)).count(), 4);
@@ -329,5 +358,17 @@ mod tests {
         assert!(third[0].holds(ANSWER_BYTES_MAX));
         drop(slow);
         assert!(enter(&limiter, network(1), 1)[0].holds(part));
+    }
+
+    #[test]
+    fn networks_that_do_not_read_metrics_hold_less_and_leave_room_for_a_large_response() {
+        let limiter = ConnectionLimiter::new(Costs::SCRAPES);
+        let scrape = 3 << 20;
+        let networks: Vec<_> = (1..=4).map(|last| enter(&limiter, network(last), 4)).collect();
+        let held = networks.iter().flatten().filter(|permit| permit.holds(scrape)).count();
+        assert_eq!(held, 4 * 2, "two of each");
+        let other = enter(&limiter, network(5), 1);
+        assert!(other[0].holds(METRICS_UNREAD_BYTES_MAX - held * scrape), "a large one");
+        assert!(other[0].duration() < CONNECTION_TIMEOUT);
     }
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
-use engine::initiator::{ConnectOptions, Controller};
+use engine::initiator::{ConnectOptions, Controller, HostIdentity};
 use engine::target::{FabricConfig, PortConfig, SubsystemConfig, Target, TargetConfig};
 use prerequisite::{patience, wait_until};
 
@@ -13,6 +13,7 @@ use super::access::{Access, Caller, Identity, Peer, Rights};
 use super::administration::{Administration, Permissions};
 use super::ask::Ask;
 use super::in_process::InProcess;
+use super::refusal::Refusal;
 use super::routes::ROUTES;
 use super::test_target;
 
@@ -41,6 +42,21 @@ fn waiting<T: Send + 'static>(
         sleeps || waiting.is_finished()
     });
     waiting
+}
+
+/// Status of the response to a request for a route, with the variable parts of its path.
+fn handled(
+    administration: &Arc<Administration>,
+    route: (&str, &str),
+    path: &[(String, String)],
+    query: &str,
+    body: &[u8],
+) -> Result<u16, Refusal> {
+    let route = ROUTES.iter().find(|known| (known.method, known.path) == route).unwrap();
+    let caller = Caller { identity: Identity::Process, rights: Rights::admin(), lists: Vec::new() };
+    let record = RefCell::default();
+    let ask = Ask { administration, caller: &caller, path, query, body, record, preview: None };
+    (route.handler)(&ask).map(|answer| answer.status)
 }
 
 #[test]
@@ -100,19 +116,8 @@ fn the_log_level_and_the_threshold_of_slow_commands_wait_for_a_hand_over_and_go_
     let administration = Arc::new(Administration::new(target.clone(), None).unwrap());
     let still = administration.hold_still();
     let put = |path: &'static str, body: &'static str| {
-        let route = ROUTES.iter().find(|route| route.method == "PUT" && route.path == path).unwrap();
         waiting(&administration, move |administration| {
-            let caller = Caller { identity: Identity::Process, rights: Rights::admin(), lists: Vec::new() };
-            let ask = Ask {
-                administration,
-                caller: &caller,
-                path: &[],
-                query: "",
-                body: body.as_bytes(),
-                record: RefCell::default(),
-                preview: None,
-            };
-            (route.handler)(&ask).map(|answer| answer.status)
+            handled(administration, ("PUT", path), &[], "", body.as_bytes())
         })
     };
     let threshold = put("/v1/slow-commands", r#"{ "threshold_ms": 5 }"#);
@@ -146,4 +151,32 @@ fn the_end_of_a_controller_that_waits_spares_the_next_one_with_its_identifier() 
     assert_eq!(waiting.join().unwrap(), Ok(false));
     let controllers = target.status().controllers;
     assert!(matches!(&controllers[..], [controller] if controller.cntlid == 1 && !controller.ending));
+}
+
+#[test]
+fn a_host_that_connects_while_its_removal_waits_keeps_its_connections() {
+    const HOST: &str = "nqn.test:host";
+    let mut fabric = fabric();
+    let subsystem = &mut fabric.subsystems[0];
+    (subsystem.allow_any_host, subsystem.hosts) = (false, vec![HOST.to_owned()]);
+    let target = test_target::start(fabric);
+    let administration = Arc::new(Administration::new(target.clone(), None).unwrap());
+    let still = administration.hold_still();
+    let removal = waiting(&administration, |administration| {
+        let path = [("nqn", "nqn.test:a"), ("host", HOST)];
+        let path = path.map(|(name, part)| (name.to_owned(), part.to_owned()));
+        let route = ("DELETE", "/v1/subsystems/{nqn}/hosts/{host}");
+        handled(administration, route, &path, "keep_connections=true", b"")
+    });
+    assert!(!removal.is_finished(), "it waits for the hand-over");
+    let options = ConnectOptions {
+        host: HostIdentity::from_nqn(HOST),
+        ..ConnectOptions::new(target.ports()[0], "nqn.test:a")
+    };
+    let _connected = Controller::connect(options).unwrap();
+    drop(still);
+    assert_eq!(removal.join().unwrap(), Ok(204));
+    assert_eq!(target.config().subsystems[0].kept_hosts, [HOST]);
+    let controllers = target.status().controllers;
+    assert!(matches!(&controllers[..], [controller] if !controller.ending), "{controllers:?}");
 }

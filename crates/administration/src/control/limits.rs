@@ -64,6 +64,12 @@ pub(super) const CONNECTIONS_PER_PARTY_MAX: usize = 16;
 /// there is room for the largest.
 pub(super) const UNREAD_BYTES_PER_PARTY_MAX: usize = 32 << 20;
 pub(super) const UNREAD_BYTES_MAX: usize = 128 << 20;
+/// The same of a listener for metrics alone, which may be open to all. The numbers of a scrape are
+/// held, and not its text: some MB, and 48 MiB at every limit of the engine.
+pub(super) const METRICS_UNREAD_BYTES_PER_PARTY_MAX: usize = 8 << 20;
+pub(super) const METRICS_UNREAD_BYTES_MAX: usize = 64 << 20;
+/// Duration of a connection there: Prometheus ends a scrape within its interval, by default a minute.
+pub(super) const METRICS_CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a response that is given in any case: a refusal takes hardly less, and would hide another
 /// one.
 pub(super) const UNREAD_BYTES_FREE: u64 = 16 << 10;
@@ -158,6 +164,9 @@ const _: () = {
     assert!(CONNECTION_TIMEOUT.as_secs() > HEAD_TIMEOUT.as_secs() + BODY_TIMEOUT.as_secs());
     assert!(CONNECTIONS_PER_PARTY_MAX < CONNECTIONS_MAX);
     assert!(2 * UNREAD_BYTES_PER_PARTY_MAX + ANSWER_BYTES_MAX <= UNREAD_BYTES_MAX);
+    assert!(2 * METRICS_UNREAD_BYTES_PER_PARTY_MAX + (48 << 20) <= METRICS_UNREAD_BYTES_MAX);
+    assert!(2 * METRICS_UNREAD_BYTES_MAX <= UNREAD_BYTES_MAX);
+    assert!(METRICS_CONNECTION_TIMEOUT.as_secs() > HEAD_TIMEOUT.as_secs() + BODY_TIMEOUT.as_secs());
     assert!(AUDIT_LINE_BYTES_MAX as usize > 2 * AUDIT_PART_BYTES_MAX + 16_384, "a line has room for both");
     assert!(AUDIT_TEXT_BYTES_MAX > 2 * 3 * nvme::discovery::NQN_BYTES_MAX, "a path is recorded whole");
     assert!(AUDIT_TAIL_BYTES_MAX > 2 * AUDIT_LINE_BYTES_MAX, "the longest line is returned whole");

@@ -2,17 +2,20 @@
 //! and of connections the kernel's.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use engine::limits::METRICS_QUEUES_MAX;
-use engine::target::{CONTENT_TYPE, Exposition, TargetStatus};
+use engine::target::{CONTENT_TYPE, Exposition, ExpositionPieces, TargetStatus};
 use engine::transport::info::StreamInfo;
 use gateway::{GroupStatus, UnreachedHost};
 
 use super::ask::{Answer, Ask};
 use super::refusal::Refusal;
+use super::text_pieces::TextPieces;
 
 pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let mut text = ask.administration.metrics().to_prometheus();
+    let metrics = Arc::new(ask.administration.metrics());
+    let mut text = String::new();
     if let Some(membership) = ask.administration.membership() {
         text += &unreached(&membership.own_unreached());
         let status = membership.status();
@@ -20,7 +23,9 @@ pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         text += &degraded(&status);
     }
     text += &connections(&ask.administration.status());
-    Ok(Answer::text(CONTENT_TYPE, text))
+    let bytes = metrics.memory_bytes() + text.len();
+    let begin = || ExpositionPieces::new(metrics.clone()).chain([text.clone()]);
+    Ok(Answer::pieces(CONTENT_TYPE, TextPieces::new(bytes, begin)))
 }
 
 /// Hosts of this gateway without a path to another one, each by its name. Other gateways report

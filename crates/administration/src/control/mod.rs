@@ -59,6 +59,7 @@ pub mod sweeps;
 pub mod tasks;
 #[cfg(test)]
 mod test_target;
+mod text_pieces;
 pub mod tls;
 mod token;
 mod write_hold;

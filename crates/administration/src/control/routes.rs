@@ -571,6 +571,11 @@ fn respond(answer: Answer, ending: Option<Ending>) -> Response {
             response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
         }
     }
+    if let Some((kind, pieces)) = answer.pieces {
+        response.extensions_mut().insert(pieces.held());
+        *response.body_mut() = Body::new(pieces);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
     if let Some(viewer) = answer.stream {
         *response.body_mut() = Body::new(viewer.view(ending));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -584,7 +589,7 @@ fn respond(answer: Answer, ending: Option<Ending>) -> Response {
 
 pub(super) fn refuse(refusal: &Refusal) -> Response {
     let json = serde_json::to_value(refusal).ok();
-    respond(Answer { status: refusal.status, location: None, json, text: None, stream: None }, None)
+    respond(Answer::of(refusal.status, json), None)
 }
 
 fn status(code: u16) -> hyper::StatusCode {

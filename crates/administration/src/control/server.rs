@@ -28,17 +28,18 @@ use super::access::{Access, Identity, Peer};
 use super::administration::Administration;
 use super::audit::Event;
 use super::ceph_nvmeof;
-use super::connection_limiter::{ConnectionLimiter, ConnectionPermit, Party};
+use super::connection_limiter::{ConnectionLimiter, ConnectionPermit, Costs, Party};
 use super::host_metrics;
 use super::limits::{
-    CALLER_IDLE_MAX, CALLER_PING_INTERVAL, CALLER_PING_TIMEOUT, CALLS_PER_CONNECTION_MAX, CONNECTION_TIMEOUT,
-    HANDSHAKE_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HOST_METRICS_SHUTDOWN_TIMEOUT, SHUTDOWN_LOOK,
-    SHUTDOWN_TIMEOUT, THREADS_MAX, UNREAD_BYTES_FREE,
+    CALLER_IDLE_MAX, CALLER_PING_INTERVAL, CALLER_PING_TIMEOUT, CALLS_PER_CONNECTION_MAX, HANDSHAKE_TIMEOUT,
+    HEAD_BYTES_MAX, HEAD_TIMEOUT, HOST_METRICS_SHUTDOWN_TIMEOUT, SHUTDOWN_LOOK, SHUTDOWN_TIMEOUT,
+    THREADS_MAX, UNREAD_BYTES_FREE,
 };
 use super::live::viewer::Ending;
 use super::refusal::Refusal;
 use super::routes;
 use super::socket::{Listening, SocketFile};
+use super::text_pieces::Held;
 use super::tls::{self, ServerTls};
 use crate::failure::Failure;
 use crate::spec::endpoint::Endpoint;
@@ -62,7 +63,7 @@ impl Control {
         administration: Arc<Administration>,
     ) -> Result<Self, Failure> {
         let router = routes::router(administration.clone(), access);
-        Self::serve(listening, tls, Spoken::Http1(router), Some(administration))
+        Self::serve(listening, tls, Spoken::Http1(router), Costs::REQUESTS, Some(administration))
     }
 
     /// Serves the metrics alone: to everybody who reaches the address, or to those that `access` knows.
@@ -77,7 +78,7 @@ impl Control {
         })?;
         let listening = listen_for_metrics(address)?;
         let router = routes::metrics_router(administration.clone(), access);
-        Self::serve(listening, tls, Spoken::Http1(router), Some(administration))
+        Self::serve(listening, tls, Spoken::Http1(router), Costs::SCRAPES, Some(administration))
     }
 
     /// Serves the metrics of a host, which `text` returns for each request, to everybody who reaches
@@ -87,7 +88,7 @@ impl Control {
         text: impl Fn() -> Bytes + Clone + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
         let listening = listen_for_metrics(address)?;
-        Self::serve(listening, None, Spoken::Http1(host_metrics::router(text)), None)
+        Self::serve(listening, None, Spoken::Http1(host_metrics::router(text)), Costs::SCRAPES, None)
     }
 
     /// Serves ceph-nvmeof's calls there, to those that `access` knows.
@@ -109,13 +110,15 @@ impl Control {
         let service = listener.local_addr().map_err(failed)?.port();
         let native = routes::router(administration.clone(), access);
         let router = ceph_nvmeof::router(native, administration.clone(), service);
-        Self::serve(Listening::Tcp(listener), tls, Spoken::Grpc(router), Some(administration))
+        let spoken = Spoken::Grpc(router);
+        Self::serve(Listening::Tcp(listener), tls, spoken, Costs::REQUESTS, Some(administration))
     }
 
     fn serve(
         listening: Listening,
         tls: Option<Arc<ServerTls>>,
         spoken: Spoken,
+        costs: Costs,
         administration: Option<Arc<Administration>>,
     ) -> Result<Self, Failure> {
         let endpoint = match (listening.endpoint(), &tls) {
@@ -140,7 +143,7 @@ impl Control {
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("control".to_owned())
-            .spawn(move || serve(runtime, acceptor, spoken, (stopped, patience)))
+            .spawn(move || serve(runtime, acceptor, spoken, costs, (stopped, patience)))
             .map_err(failed)?;
         Ok(Self { endpoint, stop: Some(stop), thread: Some(thread), administration })
     }
@@ -259,10 +262,11 @@ fn serve(
     runtime: Runtime,
     acceptor: Acceptor,
     spoken: Spoken,
+    costs: Costs,
     (stopped, patience): (oneshot::Receiver<()>, Duration),
 ) {
     runtime.block_on(async move {
-        let limiter = ConnectionLimiter::default();
+        let limiter = ConnectionLimiter::new(costs);
         let (end, ending) = watch::channel(());
         let accepting = tokio::spawn({
             let limiter = limiter.clone();
@@ -338,13 +342,13 @@ async fn serve_connection<S>(
             // A client that has said all it has to say still gets its answer.
             http.keep_alive(false).half_close(true);
             let responses = TowerToHyperService::new(router.layer(Extension(ending)));
-            let permit = Arc::new(permit);
+            let (duration, permit) = (permit.duration(), Arc::new(permit));
             let service = service_fn(move |request: Request<Incoming>| {
                 let (permit, is_question) = (permit.clone(), *request.method() == Method::GET);
                 let response = responses.call(request);
                 async move { response.await.map(|response| kept_within(&permit, is_question, response)) }
             });
-            match timeout(CONNECTION_TIMEOUT, http.serve_connection(TokioIo::new(stream), service)).await {
+            match timeout(duration, http.serve_connection(TokioIo::new(stream), service)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "a control connection failed"),
                 Err(_) => tracing::debug!("a control connection took too long"),
@@ -386,7 +390,8 @@ async fn serve_connection<S>(
 /// Returns the response, or a refusal where clients have not read too many others. A small one, and
 /// that to a change, are never held back.
 fn kept_within(permit: &ConnectionPermit, is_question: bool, response: Response) -> Response {
-    let bytes = response.body().size_hint().exact().unwrap_or_default();
+    let held = response.extensions().get::<Held>().map(|held| held.0 as u64);
+    let bytes = held.or_else(|| response.body().size_hint().exact()).unwrap_or_default();
     let is_free = !is_question || bytes <= UNREAD_BYTES_FREE;
     if is_free || permit.holds(usize::try_from(bytes).unwrap_or(usize::MAX)) {
         return response;

@@ -174,7 +174,6 @@ pub(super) fn allow(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let host = ask.part("host");
     let (with_key, keep) = (ask.flag("with_key")?, ask.flag("keep_connections")?);
-    let connected = keep.then(|| connected(ask)).flatten();
     change(ask, |subsystem| {
         let (before, kept) = (subsystem.hosts.len(), subsystem.kept_hosts.len());
         subsystem.hosts.retain(|known| known != host);
@@ -195,7 +194,9 @@ pub(super) fn deny(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         }
         if keep {
             subsystem.kept_hosts.push(host.to_owned());
-            // One without a connection has none to keep. The list would be full one day.
+            // One without a connection has none to keep. The list would be full one day. Looked up only
+            // now: hosts connect while the change waits for a hand-over.
+            let connected = connected(ask);
             let is_connected = |kept: &String| connected.as_ref().is_none_or(|known| known.contains(kept));
             subsystem.kept_hosts.retain(is_connected);
         }

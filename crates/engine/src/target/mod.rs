@@ -58,9 +58,9 @@ use nvme::cross_reset::ControllerInstance;
 use reactor::{Listener, Reactor};
 pub use reactor::{ReactorMetrics, ReactorStatus};
 pub use report::{
-    CONTENT_TYPE, ControllerMetrics, ErrorMetrics, Exposition, HostKeyAge, HostKeyKind, Measured, Metrics,
-    NamespaceFailure, NamespaceMetrics, NamespaceState, NamespaceStatus, OperationMetrics, PortStatus,
-    StageMetrics, StorageMetrics, SubsystemMetrics, SubsystemStatus, TargetStatus,
+    CONTENT_TYPE, ControllerMetrics, ErrorMetrics, Exposition, ExpositionPieces, HostKeyAge, HostKeyKind,
+    Measured, Metrics, NamespaceFailure, NamespaceMetrics, NamespaceState, NamespaceStatus, OperationMetrics,
+    PortStatus, StageMetrics, StorageMetrics, SubsystemMetrics, SubsystemStatus, TargetStatus,
 };
 pub use reservation::{RegistrantStatus, ReservationStatus};
 use reservation_worker::ReservationWorker;

@@ -3,9 +3,9 @@
 
 use engine::backend::{BackendConfig, BackendError};
 use engine::initiator::{ConnectOptions, Controller};
-use engine::limits::NAMESPACES_MAX;
+use engine::limits::{METRICS_DETAILED_MAX, METRICS_PIECE_BYTES, NAMESPACES_MAX};
 use engine::ring::Engine;
-use engine::target::{FabricConfig, NamespaceConfig, SubsystemConfig};
+use engine::target::{ExpositionPieces, FabricConfig, NamespaceConfig, SubsystemConfig};
 use nvme::features::FeatureId;
 use nvme::identify::{Cns, NSID_ALL, NamespaceList};
 use nvme::log_page::{ChangedNamespaceList, LogPageId};
@@ -120,6 +120,33 @@ fn hosts_of_all_namespaces_go_on_with_the_next_target() {
     testbed.pass_on();
     assert_eq!(changed(&mut host.admin), None, "more than a list names");
     assert_eq!(page(&mut host.admin, Cns::ACTIVE_NAMESPACE_LIST, 0), (1..=8).collect::<Vec<u32>>());
+}
+
+#[test]
+fn metrics_count_the_commands_of_every_namespace_and_have_details_of_some() {
+    let metrics = start(Engine::Automatic).target().metrics();
+    let text = metrics.to_prometheus();
+    let pieces: Vec<String> = ExpositionPieces::new(&metrics).collect();
+    assert!(pieces.iter().all(|piece| piece.len() < 2 * METRICS_PIECE_BYTES), "no piece has much");
+    assert!(pieces.concat() == text && text.len() > 2 * metrics.memory_bytes(), "the text takes more memory");
+    let series = |name: &str| {
+        let start = format!("{name}{{");
+        text.lines().filter(|line| line.starts_with(&start)).count()
+    };
+    let all = NAMESPACES_MAX as usize;
+    for (name, expected) in [
+        ("selvedge_namespace_size_bytes", all),
+        ("selvedge_commands_total", 2 * all),
+        ("selvedge_media_errors_total", all),
+        ("selvedge_command_duration_seconds_count", 2 * METRICS_DETAILED_MAX),
+        ("selvedge_namespace_ana_state", METRICS_DETAILED_MAX),
+    ] {
+        assert_eq!(series(name), expected, "{name}");
+    }
+    for (kind, omitted) in [("namespace", 0), ("namespace_detail", all - METRICS_DETAILED_MAX)] {
+        let line = format!("selvedge_omitted{{kind=\"{kind}\"}} {omitted}");
+        assert!(text.lines().any(|found| found == line), "{line}");
+    }
 }
 
 #[test]

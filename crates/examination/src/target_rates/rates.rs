@@ -329,17 +329,19 @@ impl Done {
     }
 
     fn latency(&self) -> Option<Latency> {
-        if self.commands == 0 {
+        // Namespaces beyond a limit of the target count commands without their durations.
+        let timed = *self.no_longer_than.get(&UNBOUNDED)?;
+        if timed == 0 {
             return None;
         }
         let within = |share: f64| {
-            let enough = (self.commands as f64 * share).ceil() as u64;
+            let enough = (timed as f64 * share).ceil() as u64;
             let mut ends = self.no_longer_than.iter();
             let end = ends.find(|(_, commands)| **commands >= enough).map(|(end, _)| *end);
             end.filter(|end| *end != UNBOUNDED)
         };
         Some(Latency {
-            mean_ns: self.took_s * 1e9 / self.commands as f64,
+            mean_ns: self.took_s * 1e9 / timed as f64,
             p50_ns_max: within(0.5),
             p90_ns_max: within(0.9),
             p99_ns_max: within(0.99),

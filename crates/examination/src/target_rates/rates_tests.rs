@@ -164,6 +164,23 @@ fn latencies_beyond_the_last_bucket_have_no_end() {
 }
 
 #[test]
+fn namespaces_without_durations_have_rates_and_no_latency() {
+    let sample = |second: u64| {
+        let status = "{\"ports\":[],\"controllers\":[],\"reactors\":[]}";
+        let text = metrics(100, second).to_prometheus();
+        let lines = text.lines().filter(|line| !line.contains("_duration_seconds"));
+        let text: String = lines.map(|line| format!("{line}\n")).collect();
+        let none = "selvedge_omitted{kind=\"namespace_detail\"} 0\n";
+        assert!(text.contains(none), "{text}");
+        let text = text.replace(none, "selvedge_omitted{kind=\"namespace_detail\"} 2\n");
+        Sample::read(Duration::from_secs(second), serde_json::from_str(status).unwrap(), &text).unwrap()
+    };
+    let rates = Rates::of(&sample(2), Some(&sample(1)));
+    let total = &rates.all.total;
+    assert_eq!((total.iops, total.latency.is_none(), rates.omitted), (Some(15_000.0), true, 0));
+}
+
+#[test]
 fn what_is_no_targets_metrics_is_refused() {
     let empty =
         || serde_json::from_str::<Status>("{\"ports\":[],\"controllers\":[],\"reactors\":[]}").unwrap();

@@ -190,7 +190,10 @@ impl Sample {
         match measured.name {
             "selvedge_start_time_seconds" => self.started_s = measured.value,
             "selvedge_build_info" => self.version = printable(measured.label("version")),
-            "selvedge_omitted" => self.omitted += measured.count(),
+            // Namespaces without details are shown, without latencies.
+            "selvedge_omitted" if measured.label("kind") != "namespace_detail" => {
+                self.omitted += measured.count();
+            }
             "selvedge_controllers" => {
                 self.subsystems.entry(printable(measured.label("subsystem"))).or_default();
             }

@@ -314,15 +314,17 @@ impl Running<'_> {
                         .and_then(|from| TargetCounters::read(self.run.paths, self.run.nsid)?.since(&from));
                 }
             }
-            Message::Progress { number, total, read_back, shares, waited } => {
-                (heard.shares[number], heard.waited[number]) = (shares, Some(waited));
-                let is_complete = heard.progress(number, *total, read_back);
-                // Once a second is enough for connections that come and go, and for the time waited.
+            Message::Progress { number, total, read_back, shares } => {
+                heard.shares[number] = shares;
+                if heard.progress(number, *total, read_back) {
+                    return Step::Progress;
+                }
+            }
+            Message::Waited { number, waited } => {
+                heard.waited[number] = Some(waited);
+                // Once for all workers, with the connections that have come and gone.
                 if number == 0 {
                     self.tell();
-                }
-                if is_complete {
-                    return Step::Progress;
                 }
             }
         }

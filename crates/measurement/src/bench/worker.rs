@@ -27,6 +27,9 @@ const STOP_LATENCY: Duration = Duration::from_millis(100);
 const BUFFERS_AT_ONCE: usize = 256;
 /// Interval between progress messages of a worker.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval between reports of the time that a worker has waited: `doctor` compares two of them, by
+/// default a second apart, and would at times read the same one twice if they came once a second.
+const WAITED_INTERVAL: Duration = Duration::from_millis(400);
 
 /// Parameters of a worker.
 pub(crate) struct WorkerPlan {
@@ -62,9 +65,10 @@ pub(crate) enum Message {
     Counting,
     /// The workload has ended.
     Counted,
-    /// Once a second: all it has counted, the blocks it has read back, how its paths are, and for how
-    /// long it has waited.
-    Progress { number: usize, total: Box<Tally>, read_back: u64, shares: Vec<PathShare>, waited: Waited },
+    /// Once a second: all it has counted, the blocks it has read back, and how its paths are.
+    Progress { number: usize, total: Box<Tally>, read_back: u64, shares: Vec<PathShare> },
+    /// Time that the worker has waited, more often.
+    Waited { number: usize, waited: Waited },
     /// The worker has ended.
     Gone,
 }
@@ -223,8 +227,7 @@ impl Worker {
 
     /// Does everything until all jobs are done.
     fn work(&mut self, timeline: Timeline, channels: &WorkerChannels) -> Result<(), Broken> {
-        let mut clock =
-            Clock { timeline, counting: false, finished: false, progress_at: self.driver.ring().now() };
+        let mut clock = Clock::new(timeline, self.driver.ring().now());
         loop {
             let now = self.driver.ring().now();
             self.completions(now)?;
@@ -358,17 +361,19 @@ impl Worker {
             self.jobs.iter_mut().for_each(Job::abandon);
         }
         self.end_counting_cpu(channels, clock);
+        let number = self.number;
+        if clock.reports_waited(now) {
+            let waited_ns = self.driver.ring().waited().as_nanos() as u64;
+            let waited = Waited { at_ns: now.0, waited_ns };
+            let _ = channels.messages.send(Message::Waited { number, waited });
+        }
         if now >= clock.progress_at {
             clock.progress_at = now.after(PROGRESS_INTERVAL);
             let mut total = Tally::default();
             self.jobs.iter().for_each(|job| total.merge(&job.tallies.total()));
             let read_back = self.jobs.iter().map(|job| job.verified.read_back).sum();
-            let number = self.number;
             let (total, shares) = (Box::new(total), self.driver.queues().report());
-            let waited_ns = self.driver.ring().waited().as_nanos() as u64;
-            let waited = Waited { at_ns: now.0, waited_ns };
-            let progress = Message::Progress { number, total, read_back, shares, waited };
-            let _ = channels.messages.send(progress);
+            let _ = channels.messages.send(Message::Progress { number, total, read_back, shares });
         }
     }
 
@@ -397,12 +402,26 @@ struct Clock {
     counting: bool,
     finished: bool,
     progress_at: Moment,
+    waited_at: Moment,
 }
 
 impl Clock {
+    const fn new(timeline: Timeline, now: Moment) -> Self {
+        Self { timeline, counting: false, finished: false, progress_at: now, waited_at: now }
+    }
+
+    /// True if the worker is to report the time that it has waited.
+    fn reports_waited(&mut self, now: Moment) -> bool {
+        let is_due = now >= self.waited_at;
+        if is_due {
+            self.waited_at = now.after(WAITED_INTERVAL);
+        }
+        is_due
+    }
+
     /// The next moment at which `keep_time` has something to do.
     fn next(&self) -> Moment {
-        let mut next = self.progress_at;
+        let mut next = self.progress_at.min(self.waited_at);
         if !self.counting {
             next = next.min(self.timeline.count_from);
         }
@@ -434,5 +453,18 @@ mod tests {
         let read = IoCommand::Read { start: 8, blocks: 2, force_unit_access: false };
         assert_eq!(command(Operation::Read, 8, 2, true), read);
         assert_eq!(command(Operation::Flush, 0, 0, true), IoCommand::Flush);
+    }
+
+    #[test]
+    fn the_time_waited_is_reported_twice_within_each_second() {
+        const TURN_NS: u64 = 10_000_000;
+        const SECOND_NS: u64 = 1_000_000_000;
+        let mut clock = Clock::new(Timeline { count_from: Moment(0), end: None }, Moment(0));
+        let turns = (0..4 * SECOND_NS).step_by(TURN_NS as usize);
+        let reported: Vec<u64> = turns.filter(|turn| clock.reports_waited(Moment(*turn))).collect();
+        for from in (0..3 * SECOND_NS).step_by(TURN_NS as usize) {
+            let within = reported.iter().filter(|at| (from..from + SECOND_NS).contains(*at));
+            assert!(within.count() >= 2, "from {from}: {reported:?}");
+        }
     }
 }

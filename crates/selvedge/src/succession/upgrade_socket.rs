@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,12 +102,30 @@ impl<S: Upgradable> Waiting<S> {
                 thread::sleep(Duration::from_secs(1));
                 continue;
             };
-            match self.answer(&Channel::new(stream)) {
-                Ok(true) => return self.end(),
-                Ok(false) => {}
-                Err(error) => self.service.report(&error),
+            if self.attempt(&Channel::new(stream)) {
+                return self.end();
             }
         }
+    }
+
+    /// Answers a connection, and reports a failure. Returns true if another process serves now.
+    fn attempt(&self, channel: &Channel) -> bool {
+        let answered = || {
+            self.answer(channel).unwrap_or_else(|error| {
+                self.service.report(&error);
+                false
+            })
+        };
+        // Nothing was quiesced where a panic comes back, and unwinding has withdrawn the offer. A
+        // thread that ended with it would close the socket, and leave no way to upgrade.
+        catch_unwind(AssertUnwindSafe(answered)).unwrap_or_else(|_| {
+            tracing::error!(
+                "an upgrade has panicked, and this process serves on; upgrade it again, and report this"
+            );
+            let reason = "internal error of the old process; its log names the place".to_owned();
+            let _ = channel.say(&Word::<S::Protocol>::Refused(vec![reason]), &[]);
+            false
+        })
     }
 
     /// Other threads wait for a signal.
@@ -153,5 +172,60 @@ impl<S: Upgradable> Waiting<S> {
             service: S::VARIABLES.iter().filter_map(variable).collect(),
             ..self.service.about()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::target::hand_over::TargetProtocol;
+
+    use super::*;
+
+    type TargetWord = Word<TargetProtocol>;
+
+    /// Service with a hand-over that panics before anything is quiesced.
+    struct Panics;
+
+    impl Upgradable for Panics {
+        type Protocol = TargetProtocol;
+
+        const VARIABLES: &'static [&'static str] = &[];
+
+        fn about(&self) -> About {
+            About::default()
+        }
+
+        fn hand_over(
+            &self,
+            _channel: &Channel,
+            _new: &OtherProcess,
+            _knows: &[String],
+        ) -> Result<bool, HandOverError> {
+            panic!("sabotage");
+        }
+
+        fn report(&self, _error: &HandOverError) {}
+    }
+
+    /// Reply to the greeting of a new process, or of a query.
+    fn reply(place: &Path, asks_only: bool) -> TargetWord {
+        let channel = Channel::connect(place).unwrap();
+        let greeting = TargetWord::Hello { version: "0.2.0".to_owned(), asks_only, knows: Vec::new() };
+        channel.say(&greeting, &[]).unwrap();
+        channel.hear().unwrap().0
+    }
+
+    #[test]
+    fn a_process_can_be_upgraded_after_a_panic_before_the_quiesce() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("a.sock.upgrade");
+        let socket = UpgradeSocket::wait(&place, &Arc::new(Panics)).unwrap();
+        for _ in 0..2 {
+            let refused = reply(&place, false);
+            assert!(matches!(&refused, Word::Refused(reasons) if reasons.len() == 1), "{refused:?}");
+            let about = reply(&place, true);
+            assert!(matches!(about, Word::About(_)), "{about:?}");
+        }
+        assert!(!socket.is_over());
     }
 }

@@ -15,8 +15,8 @@ use ceph_nvmeof::{
     SubsysStatus, SubsystemsInfo, SubsystemsInfoCli, ThreadStatsInfo,
 };
 use engine::backend::BackendConfig;
-use engine::limits::METRICS_NAMESPACES_MAX;
-use engine::target::{FabricConfig, NamespaceConfig};
+use engine::limits::{METRICS_DETAILED_MAX, METRICS_NAMESPACES_MAX};
+use engine::target::{FabricConfig, NamespaceConfig, SubsystemConfig};
 use libc::{
     EACCES, EADDRINUSE, EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, EKEYREJECTED, ENODEV, ENOENT, ENOKEY,
     EOPNOTSUPP,
@@ -309,15 +309,33 @@ fn flags_of_a_namespace_are_set_and_stay() {
 #[test]
 fn a_list_has_the_sizes_of_more_namespaces_than_metrics_report() {
     let start = |mut fabric: FabricConfig| {
-        let null = |nsid| NamespaceConfig::new(nsid, BackendConfig::Null { size: 1 << 20 }, 4096);
-        fabric.subsystems[0].namespaces = (1..=METRICS_NAMESPACES_MAX as u32 + 1).map(null).collect();
+        let full = SubsystemConfig::new(NQN, "S0", "Selvedge").with(nulls(METRICS_NAMESPACES_MAX));
+        fabric.subsystems.insert(0, full);
+        fabric.subsystems[1].namespaces = nulls(1);
         test_target::start_sealing(fabric)
     };
     let testbed = Testbed::of(Access::of_this_process(), Peer::Process, start);
     let request = ListNamespacesReq { subsystem: SERVED.to_owned(), ..Default::default() };
     let listed = testbed.ask::<NamespacesInfo>("list_namespaces", &request).namespaces;
-    assert_eq!(listed.len(), METRICS_NAMESPACES_MAX + 1);
-    assert!(listed.iter().all(|namespace| namespace.rbd_image_size == 1 << 20));
+    assert_eq!(listed.iter().map(|namespace| namespace.rbd_image_size).collect::<Vec<_>>(), [1 << 20]);
+}
+
+#[test]
+fn statistics_count_more_namespaces_than_metrics_detail() {
+    let start = |mut fabric: FabricConfig| {
+        fabric.subsystems[0].namespaces = nulls(METRICS_DETAILED_MAX + 1);
+        test_target::start_sealing(fabric)
+    };
+    let testbed = Testbed::of(Access::of_this_process(), Peer::Process, start);
+    let request = ListNamespacesIoStatsReq { subsystem_nqn: None, nsid: None };
+    let listed = testbed.ask::<ListNamespacesIoStatsInfo>("list_namespaces_io_stats", &request);
+    assert_eq!((listed.status, listed.namespaces.len()), (0, METRICS_DETAILED_MAX + 1));
+}
+
+/// The first namespaces of a subsystem, without storage.
+fn nulls(count: usize) -> Vec<NamespaceConfig> {
+    let null = |nsid| NamespaceConfig::new(nsid, BackendConfig::Null { size: 1 << 20 }, 4096);
+    (1..=count as u32).map(null).collect()
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn io_controller(
 ) -> Result<Vec<u8>, Status> {
     let table = controller.table();
     let view = |nsid| table.attachment(nsid).map(Described::from);
-    let allocated = || Allocated::of(controller, fabric);
+    let allocated = |nsid| Described::allocated(nsid, controller, fabric);
     match request.cns {
         // What all namespaces have in common is for who makes some (Base 5.1.13.2.1).
         Cns::NAMESPACE if nsid == NSID_ALL && namespace_admin::is_offered(&controller.subsystem, fabric) => {
@@ -89,14 +89,14 @@ fn io_controller(
         }
         Cns::NAMESPACE => or_zeroes(nsid, view(nsid), |d| d.namespace(fabric).as_bytes().to_vec()),
         Cns::ALLOCATED_NAMESPACE => {
-            or_zeroes(nsid, allocated().get(nsid), |d| d.namespace(fabric).as_bytes().to_vec())
+            or_zeroes(nsid, allocated(nsid), |d| d.namespace(fabric).as_bytes().to_vec())
         }
         Cns::CONTROLLER => Ok(identify_controller(controller, fabric).as_bytes().to_vec()),
         Cns::ACTIVE_NAMESPACE_LIST | Cns::COMMAND_SET_ACTIVE_NAMESPACE_LIST => {
             listed(nsid, table.iter().map(|namespace| namespace.nsid))
         }
         Cns::ALLOCATED_NAMESPACE_LIST | Cns::COMMAND_SET_ALLOCATED_NAMESPACE_LIST => {
-            listed(nsid, allocated().nsids())
+            listed(nsid, allocated_namespaces(controller, fabric).into_keys())
         }
         Cns::NAMESPACE_DESCRIPTORS => {
             table.get(nsid).map(descriptors).ok_or(Status::INVALID_NAMESPACE.do_not_retry())
@@ -105,16 +105,16 @@ fn io_controller(
             or_zeroes(nsid, view(nsid), |_| IdentifyNamespaceNvm::default().as_bytes().to_vec())
         }
         Cns::COMMAND_SET_ALLOCATED_NAMESPACE => {
-            or_zeroes(nsid, allocated().get(nsid), |_| IdentifyNamespaceNvm::default().as_bytes().to_vec())
+            or_zeroes(nsid, allocated(nsid), |_| IdentifyNamespaceNvm::default().as_bytes().to_vec())
         }
         Cns::COMMAND_SET_CONTROLLER => Ok(nvm_controller().as_bytes().to_vec()),
         Cns::INDEPENDENT_NAMESPACE => {
             or_zeroes(nsid, view(nsid), |d| d.independent(fabric).as_bytes().to_vec())
         }
         Cns::INDEPENDENT_ALLOCATED_NAMESPACE => {
-            or_zeroes(nsid, allocated().get(nsid), |d| d.independent(fabric).as_bytes().to_vec())
+            or_zeroes(nsid, allocated(nsid), |d| d.independent(fabric).as_bytes().to_vec())
         }
-        Cns::ATTACHED_CONTROLLER_LIST if allocated().get(nsid).is_none() => {
+        Cns::ATTACHED_CONTROLLER_LIST if allocated(nsid).is_none() => {
             Err(Status::INVALID_NAMESPACE.do_not_retry())
         }
         Cns::ATTACHED_CONTROLLER_LIST => {
@@ -247,8 +247,8 @@ fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyCont
     if namespace_admin::is_offered(&controller.subsystem, fabric) {
         identify.optional_admin_commands |= U16::new(optional_admin_commands::NAMESPACE_MANAGEMENT);
         identify.ana_capabilities |= ana_capabilities::GROUP_ID_MANAGED;
-        let known = Allocated::of(controller, fabric).0;
-        let served = known.values().map(|d| d.namespace.blocks() << d.namespace.block_shift()).sum();
+        let known = allocated_namespaces(controller, fabric);
+        let served = known.values().map(|namespace| namespace.blocks() << namespace.block_shift()).sum();
         let directory = fabric.directory();
         let config = &controller.subsystem.state().config;
         let (total, free) = namespace_admin::capacity(&host, config, &directory.config, served);
@@ -334,36 +334,32 @@ impl From<&Attachment> for Described {
 }
 
 /// The namespaces a host may know of: where hosts manage namespaces, its own that it does not see, too.
-struct Allocated(BTreeMap<u32, Described>);
-
-impl Allocated {
-    fn of(controller: &Controller, fabric: &Fabric) -> Self {
-        if !namespace_admin::is_offered(&controller.subsystem, fabric) {
-            let table = controller.table();
-            return Self(table.attachments().map(|a| (a.namespace.nsid, Described::from(a))).collect());
-        }
-        let host = controller.host.known();
-        let state = controller.subsystem.state();
-        let known = state.config.namespaces.iter().filter(|config| host.knows(config));
-        let all = known.filter_map(|config| {
-            let namespace = state.namespaces.get(&config.nsid)?.clone();
-            let group = config.ana_group;
-            let ana_state = state.config.group_state(group, controller.port).into();
-            Some((config.nsid, Described { namespace, group, ana_state }))
-        });
-        Self(all.collect())
+fn allocated_namespaces(controller: &Controller, fabric: &Fabric) -> BTreeMap<u32, Arc<Namespace>> {
+    if !namespace_admin::is_offered(&controller.subsystem, fabric) {
+        let table = controller.table();
+        return table.attachments().map(|a| (a.namespace.nsid, a.namespace.clone())).collect();
     }
-
-    fn get(mut self, nsid: u32) -> Option<Described> {
-        self.0.remove(&nsid)
-    }
-
-    fn nsids(self) -> impl Iterator<Item = u32> {
-        self.0.into_keys()
-    }
+    let host = controller.host.known();
+    let state = controller.subsystem.state();
+    let known = state.config.namespaces.iter().filter(|config| host.knows(config));
+    known.filter_map(|config| Some((config.nsid, state.namespaces.get(&config.nsid)?.clone()))).collect()
 }
 
 impl Described {
+    /// The namespace with this identifier, if the host may know of it. Hosts ask for thousands, one
+    /// by one.
+    fn allocated(nsid: u32, controller: &Controller, fabric: &Fabric) -> Option<Self> {
+        if !namespace_admin::is_offered(&controller.subsystem, fabric) {
+            let table = controller.table();
+            return table.attachment(nsid).map(Self::from);
+        }
+        let state = controller.subsystem.state();
+        let config = state.configured(nsid).filter(|config| controller.host.known().knows(config))?;
+        let namespace = state.namespaces.get(&nsid)?.clone();
+        let ana_state = state.config.group_state(config.ana_group, controller.port).into();
+        Some(Self { namespace, group: config.ana_group, ana_state })
+    }
+
     fn namespace(&self, fabric: &Fabric) -> IdentifyNamespace {
         let namespace = &*self.namespace;
         let shift = namespace.block_shift();

@@ -45,7 +45,7 @@ pub(crate) fn capability_of(
         return Some(all);
     }
     let state = controller.subsystem.state();
-    let config = state.config.namespaces.iter().find(|config| config.nsid == nsid);
+    let config = state.configured(nsid);
     let host = controller.host.known();
     let may_change = config.is_some_and(|config| host.check_protection_change(config).is_ok());
     Some(if may_change { all } else { all & !capabilities::CHANGEABLE })

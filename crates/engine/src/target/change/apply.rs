@@ -245,10 +245,8 @@ impl Fabric {
                     // of one configuration.
                     let mut state = subsystem.state_mut();
                     subsystem.quiesce.configure(config);
-                    state.config = config.clone();
-                    state.namespaces = namespaces;
+                    state.reconfigure(config, namespaces);
                     state.ana.update(&groups, config);
-                    state.tables.clear();
                     state.keys = state.keys.succeeded_by(keys, overlap, ring::now());
                     drop(state);
                     subsystem

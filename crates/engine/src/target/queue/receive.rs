@@ -2,6 +2,7 @@
 //! means is not known here.
 
 use std::io;
+use std::ops::Range;
 
 use nvme::SubmissionEntry;
 use nvme::tcp::{DataPdu, DecodeError, Event, FatalError, negotiate};
@@ -9,7 +10,7 @@ use zerocopy::IntoBytes;
 
 use super::disconnect::Disconnect;
 use super::tcp_queue::{Queue, Receiving, Requested};
-use crate::backend::MemoryHolder;
+use crate::backend::{MemoryHolder, Writer};
 use crate::limits::{DATA_TO_CONTROLLER_MAX, LARGE_DATA_LENGTH_MIN, RECEIVE_AHEAD_LENGTH, RECEIVE_BUDGET};
 use crate::observation::Observation;
 use crate::ring::{Buffer, SpanMut, observe};
@@ -98,28 +99,15 @@ impl<H: MemoryHolder> Queue<H> {
         // command waits later, with its data in the buffer.
         let memory = place.holder.memory();
         let Some(mut writer) = memory.writer(place.offset, requested.buffer.len()) else { return Ok(None) };
-        let room = scratch.len();
-        let span = writer.room(at, left);
-        let received = self.socket.receive(&mut [span, SpanMut::new(scratch)]).unwrap_or(0);
-        let mut placed = received.min(left);
-        // The kernel gives less than it has if it finds no memory for a page. The rest is copied
-        // into such a page, as any other write would be.
-        while placed < left {
-            let rest = &mut requested.buffer[at + placed..at + left];
-            let more = match self.socket.receive(&mut [SpanMut::new(rest)]) {
-                Ok(more @ 1..) => more,
-                outcome => {
-                    let reason = "socket lost received data of a write, whose blocks may have a part";
-                    tracing::error!(offset = place.offset, ?outcome, "{reason}; closing the connection");
-                    return Err(Disconnect::Gone);
-                }
-            };
-            writer.write_at(at + placed, &rest[..more]);
-            placed += more;
-        }
-        // Bytes that came with the header.
-        writer.write_at(0, &requested.buffer[..at]);
+        let (room, part) = (scratch.len(), at..at + left);
+        let filled =
+            fill(&mut writer, &mut requested.buffer, part, scratch, |spans| self.socket.receive(spans));
         drop(writer);
+        let received = filled.map_err(|outcome| {
+            let reason = "socket lost received data of a write, whose blocks may have a part";
+            tracing::error!(offset = place.offset, ?outcome, "{reason}; closing the connection");
+            Disconnect::Gone
+        })?;
         requested.is_placed = true;
         self.receiver.data_placed(left);
         self.receiving = Receiving::Transfer { slot, at: at + left };
@@ -128,6 +116,38 @@ impl<H: MemoryHolder> Queue<H> {
         let (length, may_be_more) = (received.saturating_sub(left), !is_short || self.ended);
         Ok(Some(Received::Bytes { length, direct: left, may_be_more }))
     }
+}
+
+/// Receives this part of a write's data, the last one, into its place, and what follows into
+/// `scratch`. The earlier parts are copied from the buffer. Returns the number of bytes of the first
+/// receive call.
+///
+/// # Errors
+/// Outcome of the receive call that gave nothing.
+fn fill(
+    writer: &mut Writer<'_>,
+    buffer: &mut [u8],
+    part: Range<usize>,
+    scratch: &mut [u8],
+    mut receive: impl FnMut(&mut [SpanMut<'_>]) -> io::Result<usize>,
+) -> Result<usize, io::Result<usize>> {
+    let span = writer.room(part.start, part.len());
+    let received = receive(&mut [span, SpanMut::new(scratch)]).unwrap_or(0);
+    let mut placed = part.start + received.min(part.len());
+    // The kernel gives less than it has if it finds no memory for a page. The rest is copied into
+    // such a page, as any other write would be.
+    while placed < part.end {
+        let rest = &mut buffer[placed..part.end];
+        let more = match receive(&mut [SpanMut::new(rest)]) {
+            Ok(more @ 1..) => more,
+            outcome => return Err(outcome),
+        };
+        writer.write_at(placed, &rest[..more]);
+        placed += more;
+    }
+    // Bytes that came with the header.
+    writer.write_at(0, &buffer[..part.start]);
+    Ok(received)
 }
 
 impl<H> Queue<H> {

@@ -217,3 +217,47 @@ fn a_digest_of_headers_keeps_no_data_from_its_place() {
     let incoming = rig.come_whole();
     rig.assert_placed(&incoming);
 }
+
+/// Fills the place of a write whose data comes in these parts, of which each receive call gets one;
+/// `None` is a page for which the kernel finds no memory. The outcome, with the rig.
+fn filled_by(calls: &[Option<Range<usize>>]) -> (Result<usize, io::Result<usize>>, Rig) {
+    let mut rig = Rig::new(LENGTH);
+    let start = calls.iter().flatten().next().map_or(0, |part| part.start);
+    let mut buffer = vec![0; LENGTH];
+    buffer[..start].copy_from_slice(&rig.data[..start]);
+    let mut writer = rig.holder.0.0.writer(OFFSET as u64, LENGTH).expect("no page is in use");
+    let mut calls = calls.iter();
+    let mut space = vec![0; RECEIVE_AHEAD_LENGTH];
+    let outcome = fill(&mut writer, &mut buffer, start..LENGTH, &mut space, |spans| {
+        match calls.next() {
+            Some(Some(part)) => {
+                rig.host.write_all(&rig.data[part.clone()])?;
+                wait_until("the part", || rig.queue.socket.available() >= part.len());
+            }
+            Some(None) => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            None => {}
+        }
+        rig.queue.socket.receive(spans)
+    });
+    drop(writer);
+    (outcome, rig)
+}
+
+#[test]
+fn data_that_finds_no_memory_in_its_place_is_copied_there() {
+    let placed = [Incoming::Placed { slot: SLOT, buffer: Buffer::zeroed(LENGTH) }];
+    let parts = || [600..20_480, 20_480..32_000, 32_000..LENGTH].map(Some);
+    let (outcome, rig) = filled_by(&parts());
+    assert!(outcome.is_ok_and(|received| received == 20_480 - 600));
+    rig.assert_placed(&placed);
+    // Not even the first page.
+    let (outcome, rig) = filled_by(&[&[None][..], &parts()[..]].concat());
+    assert!(outcome.is_ok_and(|received| received == 0));
+    rig.assert_placed(&placed);
+}
+
+#[test]
+fn data_that_is_lost_after_a_part_is_in_its_place_ends_the_connection() {
+    let (outcome, _rig) = filled_by(&[Some(0..20_480)]);
+    assert!(matches!(outcome, Err(Err(error)) if error.kind() == io::ErrorKind::WouldBlock));
+}

@@ -1,19 +1,20 @@
 //! Metrics as text for Prometheus (text format 0.0.4): names, units, labels and how they are escaped.
-//! Where the numbers come from is in `metrics`.
+//! Where the numbers come from is in `metrics`. Metrics of each namespace are in `families`.
 
 use std::fmt::{self, Display, Write};
+use std::ops::Deref;
 use std::time::SystemTime;
 
-use nvme::log_page::AnaState;
-
-use super::metrics::{Metrics, NamespaceMetrics, OperationMetrics};
+use super::families::{ERRORS, Family, OPERATIONS, SPACE, STORAGE};
+use super::metrics::Metrics;
+use crate::limits::{METRICS_DETAILED_MAX, METRICS_PIECE_BYTES};
 use crate::target::telemetry::{Histogram, Stage};
 
 /// The text format's name, as an HTTP answer has it in its Content-Type.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Labels of a sample, by name.
-type Labels<'a> = &'a [(&'a str, &'a dyn Display)];
+pub(super) type Labels<'a> = &'a [(&'a str, &'a dyn Display)];
 
 /// Escapes what is written through it, as a label's value wants it.
 struct Escaping<'a>(&'a mut String);
@@ -33,7 +34,7 @@ impl Write for Escaping<'_> {
 }
 
 /// A whole number of `1 / 10^digits` seconds, written in seconds without rounding.
-struct Seconds {
+pub(super) struct Seconds {
     count: u128,
     digits: u32,
 }
@@ -45,7 +46,7 @@ impl Display for Seconds {
     }
 }
 
-const fn from_ns(nanoseconds: u128) -> Seconds {
+pub(super) const fn from_ns(nanoseconds: u128) -> Seconds {
     Seconds { count: nanoseconds, digits: 9 }
 }
 
@@ -92,20 +93,109 @@ impl Exposition {
     }
 }
 
+/// Part of the text.
+enum Part {
+    /// Metrics with few samples.
+    Whole(fn(&Metrics, &mut Exposition)),
+    /// Metrics with samples for each namespace.
+    Each(&'static [Family]),
+}
+
+/// The text, in its order.
+static PARTS: [Part; 8] = [
+    Part::Whole(Metrics::write_target),
+    Part::Each(&SPACE),
+    Part::Whole(Metrics::write_absent),
+    Part::Each(&OPERATIONS),
+    Part::Each(&ERRORS),
+    Part::Each(&STORAGE),
+    Part::Whole(Metrics::write_subsystems),
+    Part::Whole(|metrics, text| {
+        metrics.write_controllers(text);
+        metrics.write_reactors(text);
+    }),
+];
+
+/// Text that Prometheus scrapes, in pieces: all of it takes far more memory than the numbers.
+#[derive(Debug)]
+pub struct ExpositionPieces<M> {
+    metrics: M,
+    /// Next part, and next of its families.
+    part: usize,
+    family: usize,
+    /// Place in that family, once it has begun.
+    place: Option<Place>,
+}
+
+/// Next namespace of a family.
+#[derive(Debug, Default)]
+struct Place {
+    subsystem: usize,
+    namespace: usize,
+    /// Number of namespaces before it.
+    before: usize,
+}
+
+impl<M: Deref<Target = Metrics>> ExpositionPieces<M> {
+    /// The text of these numbers.
+    pub const fn new(metrics: M) -> Self {
+        Self { metrics, part: 0, family: 0, place: None }
+    }
+
+    /// Writes the rest of a family, or a piece of it. Returns true if nothing is left.
+    fn write_family(&mut self, family: &Family, text: &mut Exposition) -> bool {
+        if self.place.is_none() {
+            text.family(family.name, family.kind, family.help);
+        }
+        let place = self.place.get_or_insert_default();
+        while text.0.len() < METRICS_PIECE_BYTES {
+            let Some(subsystem) = self.metrics.subsystems.get(place.subsystem) else { return true };
+            if family.is_detailed && place.before == METRICS_DETAILED_MAX {
+                return true;
+            }
+            match subsystem.namespaces.get(place.namespace) {
+                Some(namespace) => {
+                    (family.write)(text, family.name, &subsystem.nqn, namespace);
+                    (place.namespace, place.before) = (place.namespace + 1, place.before + 1);
+                }
+                None => (place.subsystem, place.namespace) = (place.subsystem + 1, 0),
+            }
+        }
+        false
+    }
+}
+
+impl<M: Deref<Target = Metrics>> Iterator for ExpositionPieces<M> {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let mut text = Exposition::default();
+        while text.0.len() < METRICS_PIECE_BYTES {
+            let families = match PARTS.get(self.part) {
+                Some(Part::Each(families)) => families,
+                Some(Part::Whole(write)) => {
+                    write(&self.metrics, &mut text);
+                    self.part += 1;
+                    continue;
+                }
+                None => break,
+            };
+            match families.get(self.family) {
+                Some(family) if self.write_family(family, &mut text) => {
+                    (self.family, self.place) = (self.family + 1, None);
+                }
+                Some(_) => {}
+                None => (self.part, self.family) = (self.part + 1, 0),
+            }
+        }
+        (!text.0.is_empty()).then_some(text.0)
+    }
+}
+
 impl Metrics {
     /// The text that Prometheus scrapes; `CONTENT_TYPE` is its kind.
     pub fn to_prometheus(&self) -> String {
-        let mut text = Exposition::default();
-        self.write_target(&mut text);
-        self.write_namespaces(&mut text);
-        self.write_states(&mut text);
-        self.write_absent(&mut text);
-        self.write_operations(&mut text);
-        self.write_errors(&mut text);
-        self.write_storage(&mut text);
-        self.write_controllers(&mut text);
-        self.write_reactors(&mut text);
-        text.0
+        ExpositionPieces::new(self).collect()
     }
 
     fn write_target(&self, text: &mut Exposition) {
@@ -118,7 +208,10 @@ impl Metrics {
         text.sample(name, &[], from_ns(since.as_nanos()));
         let name = "selvedge_omitted";
         text.family(name, "gauge", "Namespaces and queues that are too many to be reported one by one.");
+        let reported: usize = self.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum();
+        let brief = reported.saturating_sub(METRICS_DETAILED_MAX);
         text.sample(name, &[("kind", &"namespace")], self.namespaces_omitted);
+        text.sample(name, &[("kind", &"namespace_detail")], brief);
         text.sample(name, &[("kind", &"queue")], self.queues_omitted);
         let name = "selvedge_peculiarities_total";
         text.family(
@@ -136,57 +229,6 @@ impl Metrics {
         }
     }
 
-    /// All namespaces, each with its subsystem's name.
-    fn namespaces(&self) -> impl Iterator<Item = (&str, &NamespaceMetrics)> {
-        let subsystems = self.subsystems.iter();
-        subsystems.flat_map(|subsystem| subsystem.namespaces.iter().map(|n| (&*subsystem.nqn, n)))
-    }
-
-    fn operations(&self) -> impl Iterator<Item = (&str, u32, &OperationMetrics)> {
-        self.namespaces().flat_map(|(subsystem, namespace)| {
-            namespace.operations.iter().map(move |operation| (subsystem, namespace.nsid, operation))
-        })
-    }
-
-    fn write_namespaces(&self, text: &mut Exposition) {
-        let name = "selvedge_namespace_size_bytes";
-        text.family(name, "gauge", "Size of the namespace.");
-        for (subsystem, namespace) in self.namespaces() {
-            if let Some(size_bytes) = namespace.size_bytes {
-                text.sample(name, &[("subsystem", &subsystem), ("nsid", &namespace.nsid)], size_bytes);
-            }
-        }
-        let name = "selvedge_namespace_ana_state";
-        text.family(
-            name,
-            "gauge",
-            "Asymmetric access through the port: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss, \
-             15 change.",
-        );
-        for (subsystem, namespace) in self.namespaces() {
-            for (port, state) in &namespace.access {
-                let labels: Labels<'_> =
-                    &[("subsystem", &subsystem), ("nsid", &namespace.nsid), ("port", port)];
-                text.sample(name, labels, AnaState::from(*state) as u8);
-            }
-        }
-    }
-
-    fn write_states(&self, text: &mut Exposition) {
-        let name = "selvedge_namespace_failed";
-        text.family(
-            name,
-            "gauge",
-            "Whether the namespace refuses writes and Flush, since its storage could not be synchronized: 1 until it is reopened.",
-        );
-        for (subsystem, namespace) in self.namespaces() {
-            if let Some(has_failed) = namespace.has_failed {
-                let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &namespace.nsid)];
-                text.sample(name, labels, u8::from(has_failed));
-            }
-        }
-    }
-
     fn write_absent(&self, text: &mut Exposition) {
         let name = "selvedge_absent_namespaces";
         text.family(name, "gauge", "Namespaces of the subsystem whose disk or image is not available now.");
@@ -195,31 +237,8 @@ impl Metrics {
         }
     }
 
-    /// Writes the times of operations at the storage, and their limit.
-    fn write_storage(&self, text: &mut Exposition) {
-        let storages = || {
-            self.namespaces().filter_map(|(nqn, namespace)| Some((nqn, namespace.nsid, namespace.storage?)))
-        };
-        let name = "selvedge_storage_oldest_operation_seconds";
-        text.family(
-            name,
-            "gauge",
-            "For how long the oldest operation has been at the storage; 0 without one.",
-        );
-        for (subsystem, nsid, storage) in storages() {
-            text.sample(
-                name,
-                &[("subsystem", &subsystem), ("nsid", &nsid)],
-                from_ns(storage.oldest.as_nanos()),
-            );
-        }
-        let name = "selvedge_storage_late_operations_total";
-        text.family(name, "counter", "Storage operations that outlived the Command Quiesce Time.");
-        for (subsystem, nsid, storage) in storages() {
-            for (kind, count) in [("change", storage.late_changes), ("other", storage.late_others)] {
-                text.sample(name, &[("subsystem", &subsystem), ("nsid", &nsid), ("kind", &kind)], count);
-            }
-        }
+    /// Writes the longest times of operations at the storage, and their limit.
+    fn write_subsystems(&self, text: &mut Exposition) {
         let name = "selvedge_storage_longest_operation_seconds";
         text.family(name, "gauge", "The longest that an operation has been at the storage.");
         for subsystem in &self.subsystems {
@@ -236,94 +255,6 @@ impl Metrics {
                 name,
                 &[("subsystem", &subsystem.nqn)],
                 from_ns(subsystem.command_quiesce.as_nanos()),
-            );
-        }
-    }
-
-    fn write_operations(&self, text: &mut Exposition) {
-        let name = "selvedge_commands_total";
-        text.family(name, "counter", "I/O commands that went well.");
-        for (subsystem, nsid, metrics) in self.operations() {
-            let operation = metrics.operation.name();
-            let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
-            text.sample(name, labels, metrics.commands());
-        }
-        let name = "selvedge_command_bytes_total";
-        text.family(
-            name,
-            "counter",
-            "Bytes that travelled with I/O commands that went well, in either direction.",
-        );
-        for (subsystem, nsid, metrics) in self.operations() {
-            let operation = metrics.operation.name();
-            let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
-            text.sample(name, labels, metrics.bytes);
-        }
-        let name = "selvedge_command_duration_seconds";
-        text.family(
-            name,
-            "histogram",
-            "From an I/O command's way off the socket to its answer's way into the queue, for those that went well.",
-        );
-        for (subsystem, nsid, metrics) in self.operations() {
-            let operation = metrics.operation.name();
-            let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
-            text.histogram(name, labels, &metrics.latency);
-        }
-        let name = "selvedge_command_stage_seconds";
-        text.family(
-            name,
-            "histogram",
-            "What that time was spent on, by stage and size; commands that were not in a stage are not in its count.",
-        );
-        for (subsystem, nsid, metrics) in self.operations() {
-            let operation = metrics.operation.name();
-            for spent in &metrics.stages {
-                let (stage, size) = (spent.stage.name(), spent.size.name());
-                let labels: Labels<'_> = &[
-                    ("subsystem", &subsystem),
-                    ("nsid", &nsid),
-                    ("operation", &operation),
-                    ("stage", &stage),
-                    ("size", &size),
-                ];
-                text.histogram(name, labels, &spent.times);
-            }
-        }
-    }
-
-    fn write_errors(&self, text: &mut Exposition) {
-        let name = "selvedge_command_errors_total";
-        text.family(
-            name,
-            "counter",
-            "I/O commands that failed, by status type and code; nsid 0 stands for no namespace.",
-        );
-        for (subsystem, namespace) in self.namespaces() {
-            for error in &namespace.errors {
-                let code =
-                    error.status.map_or("other".to_owned(), |status| format!("{:#05x}", status.bits()));
-                let status = error.status.map_or("other", |status| status.name().unwrap_or("unknown"));
-                let labels: Labels<'_> = &[
-                    ("subsystem", &subsystem),
-                    ("nsid", &namespace.nsid),
-                    ("code", &code),
-                    ("status", &status),
-                ];
-                text.sample(name, labels, error.commands);
-            }
-        }
-        let name = "selvedge_media_errors_total";
-        text.family(
-            name,
-            "counter",
-            "Errors of the medium, each of which failed a command: neither lack of room nor of a path.",
-        );
-        for (subsystem, namespace) in self.namespaces().filter(|(_, namespace)| namespace.nsid > 0) {
-            text.sample(
-                name,
-                &[("subsystem", &subsystem), ("nsid", &namespace.nsid)],
-                namespace.media_errors,
             );
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::host_key_age::{HostKeyAge, host_key_ages};
 use crate::backend::Backend;
-use crate::limits::{METRICS_NAMESPACES_MAX, METRICS_QUEUES_MAX};
+use crate::limits::{METRICS_DETAILED_MAX, METRICS_NAMESPACES_MAX, METRICS_QUEUES_MAX};
 use crate::ring;
 use crate::target::config::{FabricConfig, GroupState};
 use crate::target::fabric::Fabric;
@@ -121,7 +121,8 @@ pub struct OperationMetrics {
     /// From the round of the reactor in which a command was taken off the socket to the one in which its answer was
     /// queued. What is answered in its own round takes no time here.
     pub latency: Histogram,
-    /// Parts of that time by stage; empty if no command took time.
+    /// Parts of that time by stage; empty if no command took time, and of namespaces beyond
+    /// `limits::METRICS_DETAILED_MAX`.
     pub stages: Vec<StageMetrics>,
 }
 
@@ -167,7 +168,29 @@ pub struct ControllerMetrics {
     pub queues: Vec<QueueMetrics>,
 }
 
+impl NamespaceMetrics {
+    fn memory_bytes(&self) -> usize {
+        let operation = |of: &OperationMetrics| size_of_val(of) + size_of_val(of.stages.as_slice());
+        let lists = size_of_val(self.access.as_slice()) + size_of_val(self.errors.as_slice());
+        size_of_val(self) + lists + self.operations.iter().map(operation).sum::<usize>()
+    }
+}
+
+impl ControllerMetrics {
+    fn memory_bytes(&self) -> usize {
+        let names = self.subsystem.len() + self.host_nqn.len();
+        size_of_val(self) + names + size_of_val(self.queues.as_slice())
+    }
+}
+
 impl Metrics {
+    /// Bytes of memory that the numbers of all namespaces and controllers take.
+    pub fn memory_bytes(&self) -> usize {
+        let namespaces = self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        let of_namespaces: usize = namespaces.map(NamespaceMetrics::memory_bytes).sum();
+        of_namespaces + self.controllers.iter().map(ControllerMetrics::memory_bytes).sum::<usize>()
+    }
+
     /// The numbers of what serves `fabric` on `reactors` since `started`.
     pub(crate) fn of(fabric: &Fabric, reactors: &[Reactor], started: SystemTime) -> Self {
         let directory = fabric.directory();
@@ -188,12 +211,16 @@ impl Metrics {
             queues_omitted: 0,
         };
         let absent = fabric.absent();
-        let mut namespaces_left = METRICS_NAMESPACES_MAX;
+        let (mut namespaces_left, mut detailed_left) = (METRICS_NAMESPACES_MAX, METRICS_DETAILED_MAX);
         for subsystem in &directory.subsystems {
             let mut namespaces = namespaces_of(subsystem, &directory.config);
             metrics.namespaces_omitted += namespaces.len().saturating_sub(namespaces_left);
             namespaces.truncate(namespaces_left);
             namespaces_left -= namespaces.len();
+            let brief = namespaces.iter_mut().skip(detailed_left);
+            // Most of what a namespace takes.
+            brief.flat_map(|brief| &mut brief.operations).for_each(|of| of.stages = Vec::new());
+            detailed_left = detailed_left.saturating_sub(namespaces.len());
             metrics.subsystems.push(SubsystemMetrics {
                 nqn: subsystem.nqn.clone(),
                 command_quiesce: subsystem.quiesce.reported(),

@@ -1,12 +1,13 @@
 //! What a target reports: its status and metrics.
 
 mod exposition;
+mod families;
 mod host_key_age;
 mod measured;
 mod metrics;
 mod status;
 
-pub use exposition::{CONTENT_TYPE, Exposition};
+pub use exposition::{CONTENT_TYPE, Exposition, ExpositionPieces};
 pub(crate) use host_key_age::host_key_ages;
 pub use host_key_age::{HostKeyAge, HostKeyKind};
 pub use measured::Measured;

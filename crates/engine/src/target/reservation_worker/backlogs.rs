@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use crate::limits::{RESERVATION_BACKLOG_MAX, RESERVATION_BACKLOG_SHARE_MAX, RESERVATION_BACKLOGS_MAX};
+use crate::limits::{
+    RESERVATION_BACKLOG_MAX, RESERVATION_BACKLOG_SHARE_MAX, RESERVATION_THREADS_MAX, RESERVATION_WAITING_MAX,
+    RESERVATION_WAITING_SHARE_MAX,
+};
 use crate::ring::Vital;
 use crate::ring::channel::{Receiver, Sender, channel};
 use crate::ring::thread;
@@ -19,65 +22,145 @@ pub(super) enum Backlog {
     Persistence,
 }
 
-/// Waiting jobs, with the NQNs of their hosts. A backlog is here from its first job until none is
-/// left, while a thread works for it.
-type Waiting<J> = Mutex<BTreeMap<Backlog, VecDeque<(String, J)>>>;
+/// Waiting jobs, and threads that do them.
+struct State<J> {
+    /// Jobs with the NQNs of their hosts. A backlog is here from its first job until the last one is
+    /// done.
+    backlogs: BTreeMap<Backlog, VecDeque<(String, J)>>,
+    /// Backlogs that have jobs and no thread. One whose job was done comes behind the others, so
+    /// that an image of a silent cluster has a thread for one job at a time.
+    ready: VecDeque<Backlog>,
+    /// Jobs of each host.
+    of_hosts: BTreeMap<String, usize>,
+    /// Jobs of all hosts.
+    jobs: usize,
+    /// Threads, each with a job or about to take one.
+    threads: usize,
+}
 
 /// Backlogs with a job under way. Dropping them waits until all jobs are done.
 pub(super) struct Backlogs<J> {
-    waiting: Arc<Waiting<J>>,
+    state: Arc<Mutex<State<J>>>,
+    threads_max: usize,
     work: Arc<dyn Fn(J) + Send + Sync>,
     /// Copies are with the threads.
     is_alive: Option<Sender<()>>,
     ended: Receiver<()>,
 }
 
+impl<J> State<J> {
+    const fn new() -> Self {
+        let (backlogs, of_hosts) = (BTreeMap::new(), BTreeMap::new());
+        Self { backlogs, ready: VecDeque::new(), of_hosts, jobs: 0, threads: 0 }
+    }
+
+    /// True if a further job of this host finds room.
+    fn has_room(&self, backlog: Backlog, host: &str) -> bool {
+        let jobs = self.backlogs.get(&backlog);
+        let of_host = jobs.map_or(0, |jobs| jobs.iter().filter(|(nqn, _)| nqn == host).count());
+        of_host < RESERVATION_BACKLOG_SHARE_MAX
+            && jobs.map_or(0, VecDeque::len) < RESERVATION_BACKLOG_MAX
+            && self.of_hosts.get(host).is_none_or(|jobs| *jobs < RESERVATION_WAITING_SHARE_MAX)
+            && self.jobs < RESERVATION_WAITING_MAX
+    }
+
+    /// Adds a job. Returns true if a thread is to be started for it.
+    fn add(&mut self, backlog: Backlog, host: String, job: J, threads_max: usize) -> bool {
+        *self.of_hosts.entry(host.clone()).or_default() += 1;
+        self.jobs += 1;
+        let is_new = !self.backlogs.contains_key(&backlog);
+        self.backlogs.entry(backlog).or_default().push_back((host, job));
+        if is_new {
+            self.ready.push_back(backlog);
+        }
+        let starts = is_new && self.threads < threads_max;
+        self.threads += usize::from(starts);
+        starts
+    }
+
+    /// Takes the first job of the next backlog. `None` ends the thread.
+    fn take(&mut self) -> Option<(Backlog, J)> {
+        let job = self.ready.pop_front().and_then(|backlog| {
+            let (host, job) = self.backlogs.get_mut(&backlog)?.pop_front()?;
+            self.jobs -= 1;
+            if let Some(jobs) = self.of_hosts.get_mut(&host) {
+                *jobs -= 1;
+                if *jobs == 0 {
+                    self.of_hosts.remove(&host);
+                }
+            }
+            Some((backlog, job))
+        });
+        // With the lock: a backlog that comes now has a thread started.
+        self.threads -= usize::from(job.is_none());
+        job
+    }
+
+    /// A job of this backlog is done.
+    fn finish(&mut self, backlog: Backlog) {
+        if self.backlogs.get(&backlog).is_some_and(VecDeque::is_empty) {
+            self.backlogs.remove(&backlog);
+        } else {
+            self.ready.push_back(backlog);
+        }
+    }
+}
+
 impl<J: Send + 'static> Backlogs<J> {
     /// Creates backlogs, whose jobs are done by `work`.
     pub(super) fn new(work: impl Fn(J) + Send + Sync + 'static) -> Self {
+        Self::with_threads(RESERVATION_THREADS_MAX, work)
+    }
+
+    /// The same with at most this number of threads.
+    fn with_threads(threads_max: usize, work: impl Fn(J) + Send + Sync + 'static) -> Self {
         let (is_alive, ended) = channel();
-        Self { waiting: Arc::default(), work: Arc::new(work), is_alive: Some(is_alive), ended }
+        let (state, work) = (Arc::new(Mutex::new(State::new())), Arc::new(work));
+        Self { state, threads_max, work, is_alive: Some(is_alive), ended }
     }
 
     /// Has a job of the host with this NQN done after the earlier ones of its backlog. The caller
-    /// does it itself if there is no thread for a further backlog.
+    /// does not wait for it, unless there is no thread at all.
     ///
     /// # Errors
-    /// The job, if its backlog has too many, or too many of its host.
+    /// The job, if there are too many, in its backlog or in all of them, or too many of its host.
     pub(super) fn hand(&self, backlog: Backlog, host: String, job: J) -> Result<(), J> {
-        let mut waiting = lock(&self.waiting);
-        if let Some(jobs) = waiting.get_mut(&backlog) {
-            let of_host = jobs.iter().filter(|(nqn, _)| *nqn == host).count();
-            if of_host >= RESERVATION_BACKLOG_SHARE_MAX || jobs.len() >= RESERVATION_BACKLOG_MAX {
-                return Err(job);
-            }
-            jobs.push_back((host, job));
-            return Ok(());
+        let mut state = lock(&self.state);
+        if !state.has_room(backlog, &host) {
+            return Err(job);
         }
-        let has_room = waiting.len() < RESERVATION_BACKLOGS_MAX;
-        waiting.insert(backlog, VecDeque::from([(host, job)]));
-        drop(waiting);
-        if !(has_room && self.start(backlog)) {
-            serve(&self.waiting, backlog, &*self.work);
+        let starts = state.add(backlog, host, job, self.threads_max);
+        drop(state);
+        if starts && !self.start() && self.has_only_caller() {
+            serve(&self.state, &*self.work);
         }
         Ok(())
     }
 
-    /// Starts a backlog's thread. False if there is none.
-    fn start(&self, backlog: Backlog) -> bool {
-        let (waiting, work, is_alive) = (self.waiting.clone(), self.work.clone(), self.is_alive.clone());
+    /// Starts a thread. False if the system has none.
+    fn start(&self) -> bool {
+        let (state, work, is_alive) = (self.state.clone(), self.work.clone(), self.is_alive.clone());
         let body = move || {
             let _vital = Vital::begin();
-            serve(&waiting, backlog, &*work);
+            serve(&state, &*work);
             // The channel ends when nothing of the worker's is here.
-            drop((waiting, work));
+            drop((state, work));
             drop(is_alive);
         };
         let started = thread::Builder::new().name("reservation".to_owned()).spawn(body);
         if let Err(error) = &started {
-            tracing::warn!(%error, "no thread for reservation commands; others wait for this one");
+            tracing::warn!(%error, "no thread for reservation commands; they wait for those of other namespaces");
         }
         started.is_ok()
+    }
+
+    /// Gives up the place of a thread that was not started. True if it is the only one: the caller
+    /// has it then.
+    fn has_only_caller(&self) -> bool {
+        let mut state = lock(&self.state);
+        let is_only = state.threads == 1;
+        state.threads -= usize::from(!is_only);
+        is_only
     }
 }
 
@@ -89,17 +172,13 @@ impl<J> Drop for Backlogs<J> {
     }
 }
 
-/// Does the jobs of a backlog until none is left.
-fn serve<J>(waiting: &Waiting<J>, backlog: Backlog, work: &dyn Fn(J)) {
+/// Does the jobs of all backlogs that have no other thread, until none is left.
+fn serve<J>(state: &Mutex<State<J>>, work: &dyn Fn(J)) {
     loop {
-        let mut jobs = lock(waiting);
-        let Some((_, job)) = jobs.get_mut(&backlog).and_then(VecDeque::pop_front) else {
-            // With the lock: a job that comes now begins the backlog again.
-            jobs.remove(&backlog);
-            return;
-        };
-        drop(jobs);
+        let next = lock(state).take();
+        let Some((backlog, job)) = next else { return };
         work(job);
+        lock(state).finish(backlog);
     }
 }
 
@@ -121,8 +200,13 @@ mod tests {
 
     impl Fixture {
         fn new() -> Self {
+            Self::with_threads(RESERVATION_THREADS_MAX)
+        }
+
+        fn with_threads(threads_max: usize) -> Self {
             let (report, reports) = channel();
-            Self { backlogs: Backlogs::new(|task: Task| task()), gate: Arc::default(), report, reports }
+            let backlogs = Backlogs::with_threads(threads_max, |task: Task| task());
+            Self { backlogs, gate: Arc::default(), report, reports }
         }
 
         fn hand(&self, backlog: Backlog, name: &str, waits: bool) -> Result<(), Task> {
@@ -145,8 +229,8 @@ mod tests {
         }
     }
 
-    const fn namespace(number: u8) -> Backlog {
-        Backlog::Namespace([number; 16])
+    const fn namespace(number: usize) -> Backlog {
+        Backlog::Namespace((number as u128).to_be_bytes())
     }
 
     #[test]
@@ -199,15 +283,53 @@ mod tests {
     }
 
     #[test]
-    fn without_a_thread_for_a_backlog_the_caller_does_its_job() {
+    fn namespaces_of_a_silent_cluster_keep_neither_the_caller_nor_others() {
         let fixture = Fixture::new();
         let gate = fixture.gate.clone();
         let closed = lock(&gate);
-        for number in 0..RESERVATION_BACKLOGS_MAX {
-            assert!(fixture.hand(namespace(number as u8), "waits", true).is_ok());
-        }
-        assert!(fixture.hand(Backlog::Persistence, "own", false).is_ok());
-        assert_eq!(fixture.reports.try_recv().as_deref(), Ok("own"), "when it returns");
+        let (handed, has_handed) = channel();
+        let caller = std::thread::spawn(move || {
+            for number in 0..RESERVATION_THREADS_MAX - 1 {
+                assert!(fixture.hand(namespace(number), "silent", true).is_ok());
+            }
+            assert!(fixture.hand(namespace(RESERVATION_THREADS_MAX), "other", false).is_ok());
+            handed.send(()).unwrap();
+            fixture
+        });
+        has_handed.recv_timeout(patience()).expect("the caller waits for no cluster");
+        let fixture = caller.join().unwrap();
+        let done = fixture.reports.recv_timeout(patience());
+        // Before a failure: the end of the backlogs waits for all jobs.
         drop(closed);
+        assert_eq!(done.as_deref(), Ok("other"));
+    }
+
+    #[test]
+    fn without_a_further_thread_namespaces_take_turns() {
+        let fixture = Fixture::with_threads(1);
+        let gate = fixture.gate.clone();
+        let closed = lock(&gate);
+        for (number, name, waits) in [(1, "silent", true), (1, "silent again", true), (2, "other", false)] {
+            assert!(fixture.hand(namespace(number), name, waits).is_ok(), "{name}");
+        }
+        drop(closed);
+        let done = [(); 3].map(|()| fixture.next_done());
+        assert_eq!(done, ["silent", "other", "silent again"]);
+    }
+
+    #[test]
+    fn all_backlogs_have_a_limited_number_of_jobs_and_each_host_a_share_of_it() {
+        let fixture = Fixture::with_threads(0);
+        let hand = |host: usize, number: usize| {
+            fixture.hand_of(&format!("nqn.host-{host}"), namespace(number), "waits", false).is_ok()
+        };
+        let (of_host, of_backlog) = (RESERVATION_WAITING_SHARE_MAX, RESERVATION_BACKLOG_SHARE_MAX);
+        let hosts = RESERVATION_WAITING_MAX / of_host;
+        for host in 0..hosts {
+            let first = host * of_host;
+            assert!((first..first + of_host).all(|job| hand(host, job / of_backlog)), "host {host}");
+            assert!(!hand(host, RESERVATION_WAITING_MAX), "the share of host {host}");
+        }
+        assert!(!hand(hosts, RESERVATION_WAITING_MAX), "a further host");
     }
 }

@@ -13,7 +13,7 @@ use super::namespace::Namespace;
 use super::namespace_table::{Attachment, NamespaceTable};
 use super::quiesce_time::QuiesceTime;
 use crate::ring::{self, Moment};
-use crate::target::config::{PortConfig, SubsystemConfig};
+use crate::target::config::{NamespaceConfig, PortConfig, SubsystemConfig};
 use crate::target::telemetry::SubsystemCounters;
 
 /// The open namespaces of a subsystem by their identifiers.
@@ -37,11 +37,33 @@ pub(crate) struct Subsystem {
 pub(crate) struct State {
     pub(crate) config: SubsystemConfig,
     pub(crate) namespaces: Opened,
+    /// Places of the namespaces in the configuration, by their identifiers.
+    places: BTreeMap<u32, usize>,
     pub(crate) ana: AnaGroups,
     pub(crate) keys: HostKeys,
     /// Tables of hosts from which nothing is hidden, by their ports, as long as any host has them.
     /// A change of the namespaces clears them.
     pub(crate) tables: BTreeMap<u16, Weak<NamespaceTable>>,
+}
+
+impl State {
+    /// Replaces the configuration, and the namespaces, which are those of it.
+    pub(crate) fn reconfigure(&mut self, config: &SubsystemConfig, namespaces: Opened) {
+        self.config = config.clone();
+        self.namespaces = namespaces;
+        self.places = places(config);
+        self.tables.clear();
+    }
+
+    /// Configuration of the namespace with this identifier.
+    pub(crate) fn configured(&self, nsid: u32) -> Option<&NamespaceConfig> {
+        self.config.namespaces.get(*self.places.get(&nsid)?)
+    }
+}
+
+/// Places of the namespaces in a configuration, by their identifiers.
+fn places(config: &SubsystemConfig) -> BTreeMap<u32, usize> {
+    config.namespaces.iter().enumerate().map(|(place, namespace)| (namespace.nsid, place)).collect()
 }
 
 impl Subsystem {
@@ -71,6 +93,7 @@ impl Subsystem {
             state: RwLock::new(State {
                 config: config.clone(),
                 namespaces,
+                places: places(config),
                 ana: AnaGroups::default(),
                 keys,
                 tables: BTreeMap::new(),
@@ -173,7 +196,7 @@ impl Subsystem {
 mod tests {
     use super::*;
     use crate::backend::{Backend, BackendConfig, Clusters, Opening};
-    use crate::target::config::{NamespaceConfig, Visibility};
+    use crate::target::config::Visibility;
 
     /// A subsystem with a namespace that these hosts see.
     fn subsystem(visible: Visibility) -> Subsystem {
@@ -197,5 +220,24 @@ mod tests {
         let some = subsystem(Visibility::Only(vec!["nqn.test:one".to_owned()]));
         let seen = ["nqn.test:one", "nqn.test:two"].map(|host| some.table_for(host, 1).iter().count());
         assert_eq!(seen, [1, 0]);
+    }
+
+    #[test]
+    fn the_configuration_of_a_namespace_is_found_wherever_it_stands() {
+        let subsystem = subsystem(Visibility::default());
+        let numbered = |nsid: u32| NamespaceConfig {
+            ana_group: nsid + 100,
+            ..NamespaceConfig::new(nsid, BackendConfig::Null { size: 1 << 20 }, 4096)
+        };
+        for nsids in [vec![4096, 1, 7], vec![7, 4096], vec![]] {
+            let config = SubsystemConfig::new("nqn.test:a", "A", "Selvedge")
+                .with(nsids.iter().copied().map(numbered).collect());
+            subsystem.state_mut().reconfigure(&config, Opened::new());
+            let state = subsystem.state();
+            for nsid in [0, 1, 2, 7, 4096] {
+                let group = state.configured(nsid).map(|config| config.ana_group);
+                assert_eq!(group, nsids.contains(&nsid).then_some(nsid + 100), "{nsid} of {nsids:?}");
+            }
+        }
     }
 }
