@@ -42,6 +42,6 @@ pub use pulse::Pulse;
 pub(crate) use refused_host::RefusedHostSender;
 pub use refused_host::{RefusedHost, RefusedHosts};
 pub(crate) use reservation_job::{Job, Task};
-pub(crate) use shares::{HostShares, Share};
+pub(crate) use shares::HostShares;
 pub(crate) use succession::{Adoption, AdoptionError, Freeze, Frozen, FrozenReactor, Succession};
 pub(crate) use worker_jobs::WorkerJobs;
