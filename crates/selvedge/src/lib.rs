@@ -1,9 +1,9 @@
 //! The program as a library: all there is behind `selvedge`, and the edges at which it takes texts from others, for
 //! those who feed it on purpose.
 
-// Before all modules: it takes the place of the standard library's macro in them.
+// `eprintln!` and `eprint!` of it take the places of the standard library's, which panic.
 #[macro_use]
-mod standard_error;
+extern crate command_line;
 
 mod commands;
 mod config;
@@ -16,7 +16,6 @@ mod kernel_initiator;
 mod probe;
 mod service;
 mod sleeper;
-mod stop;
 mod succession;
 mod tune;
 
@@ -28,7 +27,7 @@ use administration::{
     announce, cluster_connections, confinement, control, machine, mptcp, state, state_directory,
 };
 use clap::FromArgMatches as _;
-use command_line::{failure, log, spec, version};
+use command_line::{failure, log, spec, stop, version};
 use examination::{diagnosis, packet_path, target_rates};
 use measurement::{bench, fio, report, sweep, top};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::control::ControlFlags;
-use super::top::parse_interval;
+use super::interval::parse_interval;
 
 /// Options of `doctor`.
 #[derive(Debug, Args)]

@@ -19,7 +19,7 @@ pub(crate) mod tune;
 pub(crate) use administration::flags::{confinement, image, nsid_list, serve, subsystem};
 use clap::{Parser, Subcommand};
 pub(crate) use command_line::flags::{
-    EngineFlag, OutputFlags, OutputFormat, connection, control, log, number_error,
+    EngineFlag, OutputFlags, OutputFormat, connection, control, interval, log, number_error,
 };
 pub(crate) use measurement::flags::{bench, sweep};
 

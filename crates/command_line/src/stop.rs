@@ -18,13 +18,13 @@ static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 static URGENT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// The signal that asked this process to stop, if one did.
-pub(crate) fn signal() -> Option<u8> {
+pub fn signal() -> Option<u8> {
     let signal = CAME.get()?.load(Ordering::Relaxed);
     u8::try_from(signal).ok().filter(|signal| *signal > 0)
 }
 
 /// True if the last signal was that of a closed terminal.
-pub(crate) fn has_hung_up() -> bool {
+pub fn has_hung_up() -> bool {
     signal().is_some_and(|signal| i32::from(signal) == SIGHUP)
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn has_hung_up() -> bool {
 const LATENCY: Duration = Duration::from_millis(50);
 
 /// The signals that ask. A process that was started to outlive its terminal (nohup(1)) has SIGHUP ignored, and keeps it so.
-pub(crate) fn asking() -> Vec<i32> {
+pub fn asking() -> Vec<i32> {
     let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
     [SIGINT, SIGTERM].into_iter().chain(hang_up).collect()
 }
@@ -47,14 +47,14 @@ fn is_ignored(signal: i32) -> bool {
 
 /// Requests to stop this process, by signals.
 #[derive(Debug)]
-pub(crate) struct Stop {
+pub struct Stop {
     flag: Arc<AtomicBool>,
     signals: Signals,
 }
 
 impl Stop {
     /// Watches the signals from now on.
-    pub(crate) fn on_signals() -> Result<Self, Failure> {
+    pub fn on_signals() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         let came = CAME.get_or_init(Arc::default);
         let is_first = URGENT.set(Arc::default()).is_ok();
@@ -88,12 +88,12 @@ impl Stop {
     }
 
     /// True if a signal has come.
-    pub(crate) fn is_asked(&self) -> bool {
+    pub fn is_asked(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
     /// Forgets the signals that have come: the next one asks again, and does not end the process at once.
-    pub(crate) fn postpone(&self) {
+    pub fn postpone(&self) {
         self.flag.store(false, Ordering::Relaxed);
         if let Some(is_urgent) = URGENT.get() {
             is_urgent.store(false, Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl Stop {
     }
 
     /// Sleeps for a time or until a signal comes; true if the whole time has passed.
-    pub(crate) fn sleep(&self, time: Duration) -> bool {
+    pub fn sleep(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         while !self.is_asked() {
             let left = until.saturating_duration_since(Instant::now());
@@ -114,12 +114,12 @@ impl Stop {
     }
 
     /// The flag alone, for other threads.
-    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+    pub fn flag(&self) -> Arc<AtomicBool> {
         self.flag.clone()
     }
 
     /// Waits for a signal, without using the processor.
-    pub(crate) fn wait(&mut self) {
+    pub fn wait(&mut self) {
         while !self.is_asked() {
             self.signals.wait().for_each(drop);
         }

@@ -2,8 +2,9 @@
 //! size. The standard library's `eprintln!` panics there, and ends a thread that serves disks.
 
 /// Prints a line on stderr, if that can be done.
+#[macro_export]
 macro_rules! eprintln {
-    () => { eprintln!("") };
+    () => { $crate::eprintln!("") };
     ($($what:tt)*) => {{
         use std::io::Write as _;
         // In one piece: lines of other threads and processes come between pieces.
@@ -13,6 +14,7 @@ macro_rules! eprintln {
 }
 
 /// Prints a text on stderr, if that can be done.
+#[macro_export]
 macro_rules! eprint {
     ($($what:tt)*) => {{
         use std::io::Write as _;
