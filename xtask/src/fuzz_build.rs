@@ -48,7 +48,7 @@ const FLAGS: [&str; 9] = [
 const WATCHING_FLAGS: [&str; 2] = ["-Zsanitizer=address", "-Cllvm-args=-sanitizer-coverage-trace-compares"];
 
 /// The project's packages in a fuzzer.
-const OWN: [&str; 18] = [
+const OWN: [&str; 19] = [
     "administration",
     "attach",
     "ceph_nvmeof",
@@ -57,6 +57,7 @@ const OWN: [&str; 18] = [
     "examination",
     "fuzz",
     "gateway",
+    "host_connection",
     "measurement",
     "nbd",
     "selvedge",

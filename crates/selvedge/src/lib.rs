@@ -7,13 +7,10 @@ extern crate command_line;
 
 mod commands;
 mod config;
-mod disk_users;
 mod doctor;
 pub mod edges;
 mod file_size_limit;
 mod flags;
-mod kernel_initiator;
-mod probe;
 mod service;
 mod sleeper;
 mod succession;
@@ -29,6 +26,7 @@ use administration::{
 use clap::FromArgMatches as _;
 use command_line::{failure, log, spec, stop, version};
 use examination::{diagnosis, packet_path, target_rates};
+use host_connection::{discovery, disk_users, kernel_initiator, probe};
 use measurement::{bench, fio, report, sweep, top};
 
 pub use command_line::version::Linkage;

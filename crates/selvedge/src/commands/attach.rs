@@ -59,10 +59,10 @@ use self::succession::{
 };
 pub(super) use self::upgrade::UpgradedProcesses;
 use super::bench::paths::{self, PathsAsked};
-use super::discover;
 use crate::config::connection::Connection;
 use crate::config::workload::Queues;
 use crate::control::socket::{self, SocketFile};
+use crate::discovery;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::attach::{AttachAction, AttachFlags, HostMetricsFlags, NbdEndpoint};
@@ -163,7 +163,7 @@ fn serve(
     if take_over.is_none() {
         eprintln!("connecting to {}", connection.addresses());
     }
-    let nqn = discover::subsystem(&connection, flags.nqn.as_ref())?;
+    let nqn = discovery::subsystem(&connection, flags.nqn.as_ref())?;
     let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
     let threads = flags.threads.unwrap_or_else(|| if flags.ublk { ublk::processors() } else { 1 });
     let controllers = Arc::new(AllControllers::new());

@@ -6,10 +6,11 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::{
-    attach, connect, demo, disconnect, discover, host_nqn, identify, import, key, list, serve, token, top,
-    tune, upgrade,
+    attach, connect, demo, disconnect, host_nqn, identify, import, key, list, serve, token, top, tune,
+    upgrade,
 };
 use crate::control::audit::Verified;
+use crate::discovery;
 use crate::doctor::Report;
 use crate::packet_path::Survey;
 use crate::report::bench::BenchReport;
@@ -32,7 +33,7 @@ pub(super) fn all() -> [(String, Value); 32] {
         of::<Either<connect::Connected, connect::Planned>>("connect"),
         of::<demo::Facts>("demo"),
         of::<disconnect::Disconnected>("disconnect"),
-        of::<discover::Log>("discover"),
+        of::<discovery::Log>("discover"),
         of::<Report>("doctor"),
         of::<host_nqn::HostNames>("host-nqn"),
         of::<identify::Identity>("identify"),

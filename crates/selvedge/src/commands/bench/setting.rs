@@ -12,9 +12,9 @@ use super::paths::{self, PathsAsked};
 use crate::bench::matching::{Matching, Placements};
 use crate::bench::run::{Outcome, Run};
 use crate::commands::consent;
-use crate::commands::discover;
 use crate::config::connection::Connection;
 use crate::config::workload::{Fitted, Queues, Range, Workload};
+use crate::discovery;
 use crate::failure::Failure;
 use crate::flags::bench::{BenchFlags, IoQueues, Switch};
 use crate::report;
@@ -43,7 +43,7 @@ impl<'a> Setting<'a> {
             poll_us_max: flags.poll_us.unwrap_or(RingOptions::default().poll_us_max),
         };
         let connection = Connection::new(&flags.connection)?;
-        let nqn = discover::subsystem(&connection, flags.nqn.as_ref())?;
+        let nqn = discovery::subsystem(&connection, flags.nqn.as_ref())?;
         let wanted = flags.match_hw_queues == Some(Switch::On) || flags.nr_io_queues == Some(IoQueues::Auto);
         let matching = wanted.then(|| Matching::look(&connection.paths(&nqn)));
         Ok(Self { flags, connection, nqn, ring, stop, matching })

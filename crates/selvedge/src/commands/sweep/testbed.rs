@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use crate::commands::bench::fit;
 use crate::commands::bench::paths::{self, PathsAsked};
-use crate::commands::discover;
 use crate::commands::identify::ControllerReport;
 use crate::config::connection::Connection;
 use crate::config::workload::{Queues, Workload};
+use crate::discovery;
 use crate::failure::Failure;
 use crate::flags::bench::BenchFlags;
 use crate::flags::connection::Transport;
@@ -44,7 +44,7 @@ impl Testbed {
         // Any rate does: a share becomes a number when the full load is known.
         let bench = plan.bench_flags(&first, Some(1)).map_err(Failure::usage)?;
         let connection = Connection::new(&bench.connection)?;
-        let nqn = discover::subsystem(&connection, bench.nqn.as_ref())?;
+        let nqn = discovery::subsystem(&connection, bench.nqn.as_ref())?;
         let queues = Queues { count: 1, entries: 32 };
         let options = paths::options(
             &PathsAsked::of(&bench, bench.first_nsid()),

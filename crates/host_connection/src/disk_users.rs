@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Mounts, swap and block devices of this machine.
-pub(crate) struct DiskUsers {
+pub struct DiskUsers {
     root: PathBuf,
     /// `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
     mounts: String,
@@ -15,7 +15,7 @@ pub(crate) struct DiskUsers {
 
 impl DiskUsers {
     /// Reads those of this machine.
-    pub(crate) fn live() -> Self {
+    pub fn live() -> Self {
         Self::at(Path::new("/"))
     }
 
@@ -25,7 +25,7 @@ impl DiskUsers {
     }
 
     /// Returns the user of the disk with this name, or of a partition of it.
-    pub(crate) fn of(&self, disk: &str) -> Option<String> {
+    pub fn of(&self, disk: &str) -> Option<String> {
         let folder = self.root.join("sys/block").join(disk);
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
         let partitions = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -38,7 +38,7 @@ impl DiskUsers {
     /// Returns a process that has the disk with this name or a partition of it open, as far as this user
     /// may see it; a process that Landlock restricts or that has given capabilities up sees hardly any. udev and others open a
     /// disk for moments, so an open disk alone does not justify a refusal.
-    pub(crate) fn opener(&self, disk: &str) -> Option<String> {
+    pub fn opener(&self, disk: &str) -> Option<String> {
         let processes = fs::read_dir(self.root.join("proc")).into_iter().flatten().flatten();
         processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).find_map(|pid| {
             let folder = self.root.join("proc").join(pid.to_string());
@@ -84,8 +84,8 @@ fn mounted(line: &str, numbers: &str, device: &str) -> Option<String> {
 }
 
 /// A made-up machine's tree.
-#[cfg(test)]
-pub(crate) fn write_tree(root: &Path, files: &[(&str, &str)]) {
+#[cfg(any(test, feature = "testing"))]
+pub fn write_tree(root: &Path, files: &[(&str, &str)]) {
     for (path, content) in files {
         let path = root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -18,31 +18,31 @@ const SCANNED_AFTER: Duration = Duration::from_millis(300);
 
 /// The controllers of this machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Controllers {
+pub struct Controllers {
     root: PathBuf,
 }
 
 /// A controller that is connected over a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Controller {
+pub struct Controller {
     /// The kernel's name of it, as in `nvme0`.
-    pub(crate) name: String,
-    pub(crate) transport: String,
-    pub(crate) nqn: String,
+    pub name: String,
+    pub transport: String,
+    pub nqn: String,
     /// Address in the kernel's syntax: `traddr=…,trsvcid=…`, and more.
-    pub(crate) address: String,
-    pub(crate) state: String,
+    pub address: String,
+    pub state: String,
 }
 
 /// A namespace as a disk.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Disk {
-    pub(crate) nsid: u32,
+pub struct Disk {
+    pub nsid: u32,
     /// The kernel's name of it, as in `nvme0n1`.
-    pub(crate) name: String,
-    pub(crate) size_bytes: u64,
+    pub name: String,
+    pub size_bytes: u64,
     /// Path of the device file.
-    pub(crate) device: PathBuf,
+    pub device: PathBuf,
 }
 
 impl Controller {
@@ -53,24 +53,24 @@ impl Controller {
     }
 
     /// The target's address, where it has one of TCP's.
-    pub(crate) fn peer(&self) -> Option<NetAddress> {
+    pub fn peer(&self) -> Option<NetAddress> {
         self.part("traddr")?.parse::<HostAddress>().ok()?.literal(self.part("trsvcid")?.parse().ok()?)
     }
 
     /// True if the controller's target is at this address.
-    pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
+    pub fn is_at(&self, address: SocketAddr) -> bool {
         self.peer().is_some_and(|peer| peer.fits(&address.into()))
     }
 }
 
 impl Controllers {
     /// Controllers of this machine.
-    pub(crate) fn live() -> Self {
+    pub fn live() -> Self {
         Self { root: PathBuf::from("/") }
     }
 
-    #[cfg(test)]
-    pub(crate) fn at(root: &Path) -> Self {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn at(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
@@ -79,7 +79,7 @@ impl Controllers {
     }
 
     /// All that are connected over a network, by their numbers.
-    pub(crate) fn all(&self) -> Vec<Controller> {
+    pub fn all(&self) -> Vec<Controller> {
         let entries = fs::read_dir(self.root.join(CLASS)).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let mut found: Vec<Controller> = names.filter_map(|name| self.get(&name)).collect();
@@ -88,7 +88,7 @@ impl Controllers {
     }
 
     /// The one with this name, if it is connected over a network.
-    pub(crate) fn get(&self, name: &str) -> Option<Controller> {
+    pub fn get(&self, name: &str) -> Option<Controller> {
         number(name)?;
         let folder = self.folder(name);
         let transport = text(&folder.join("transport"))?;
@@ -105,12 +105,12 @@ impl Controllers {
     }
 
     /// True if a controller has this name, over a network or not.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         number(name).is_some() && self.folder(name).exists()
     }
 
     /// The disks that a controller is a path to, and that can be opened.
-    pub(crate) fn disks(&self, name: &str) -> Vec<Disk> {
+    pub fn disks(&self, name: &str) -> Vec<Disk> {
         let entries = fs::read_dir(self.folder(name)).into_iter().flatten().flatten();
         let mut found: Vec<Disk> = entries
             .filter_map(|entry| {
@@ -132,7 +132,7 @@ impl Controllers {
 
     /// Waits until the kernel has scanned a controller's namespaces, which it does after
     /// connecting. Without one in this time, there are none.
-    pub(crate) fn wait_for_disks(&self, name: &str, limit: Duration) -> Vec<Disk> {
+    pub fn wait_for_disks(&self, name: &str, limit: Duration) -> Vec<Disk> {
         let begin = Instant::now();
         let (mut found, mut since) = (Vec::new(), begin);
         while begin.elapsed() < limit && self.has(name) {
@@ -151,7 +151,7 @@ impl Controllers {
     ///
     /// # Errors
     /// When the kernel refuses, or it is still there after this time.
-    pub(crate) fn delete(&self, name: &str, limit: Duration) -> io::Result<()> {
+    pub fn delete(&self, name: &str, limit: Duration) -> io::Result<()> {
         let begin = Instant::now();
         fs::write(self.folder(name).join("delete_controller"), "1")?;
         while self.folder(name).exists() {

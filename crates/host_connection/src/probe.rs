@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// Result of a test connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
-pub(crate) enum Probe {
+pub enum Probe {
     /// The connection was established.
     Reached {
         /// Time that it took, in microseconds.
@@ -33,7 +33,7 @@ pub(crate) enum Probe {
 }
 
 /// Connects to an address, from one of this machine's where that is asked for.
-pub(crate) fn probe(target: SocketAddr, source: Option<IpAddr>) -> Probe {
+pub fn probe(target: SocketAddr, source: Option<IpAddr>) -> Probe {
     let began = Instant::now();
     match connect(target, source) {
         Ok(()) => Probe::Reached { rtt_us: began.elapsed().as_micros() as u64 },

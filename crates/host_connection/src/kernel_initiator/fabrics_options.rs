@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 /// Options for one controller, in the order in which they are written.
 #[derive(Default)]
-pub(crate) struct FabricsOptions(Vec<FabricsOption>);
+pub struct FabricsOptions(Vec<FabricsOption>);
 
 struct FabricsOption {
     name: &'static str,
@@ -17,7 +17,7 @@ struct FabricsOption {
 
 impl FabricsOptions {
     /// Adds an option that is there or not.
-    pub(crate) fn flag(&mut self, name: &'static str, is_on: bool) {
+    pub fn flag(&mut self, name: &'static str, is_on: bool) {
         if is_on {
             self.0.push(FabricsOption { name, value: None, is_secret: false });
         }
@@ -27,7 +27,7 @@ impl FabricsOptions {
     ///
     /// # Errors
     /// When the kernel would read it as several options.
-    pub(crate) fn set(&mut self, name: &'static str, value: Option<impl fmt::Display>) -> Result<(), String> {
+    pub fn set(&mut self, name: &'static str, value: Option<impl fmt::Display>) -> Result<(), String> {
         let Some(value) = value.map(|value| value.to_string()) else { return Ok(()) };
         self.add(name, Zeroizing::new(value), false)
     }
@@ -36,11 +36,7 @@ impl FabricsOptions {
     ///
     /// # Errors
     /// As above.
-    pub(crate) fn set_secret(
-        &mut self,
-        name: &'static str,
-        value: Option<Zeroizing<String>>,
-    ) -> Result<(), String> {
+    pub fn set_secret(&mut self, name: &'static str, value: Option<Zeroizing<String>>) -> Result<(), String> {
         value.map_or(Ok(()), |value| self.add(name, value, true))
     }
 
@@ -54,12 +50,12 @@ impl FabricsOptions {
     }
 
     /// The names of the options.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().map(|option| option.name)
     }
 
     /// All of it, for the kernel.
-    pub(crate) fn reveal(&self) -> Zeroizing<String> {
+    pub fn reveal(&self) -> Zeroizing<String> {
         // Large enough from the start, so that no copy is left where it was.
         let length = self.0.iter().map(|option| {
             option.name.len() + option.value.as_ref().map_or(0, |value| value.len()) + ",=".len()

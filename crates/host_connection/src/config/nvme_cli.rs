@@ -1,5 +1,6 @@
-//! What nvme-cli keeps in a config.json, or in nvme-fabrics.conf from version 3 on: who this host is, and which secrets it has for which subsystem. The rest of such a
-//! file is about how Linux connects, and is not looked at. Nothing that it says of a file shows what is in it.
+//! What nvme-cli keeps in a config.json, or in nvme-fabrics.conf from version 3 on: who this host is, and which secrets it has for
+//! which subsystem. The rest of such a file is about how Linux connects, and is not looked at. Nothing that it says of a file shows
+//! what is in it.
 
 use std::fmt;
 use std::net::SocketAddr;

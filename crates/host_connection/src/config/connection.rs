@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use command_line::eprintln;
 use engine::address::{HostAddress, InterfaceName, NetAddress};
 use engine::initiator::{ConnectOptions, HostIdentity, HostSecrets, PathOptions, Volume};
 use engine::transport::Transport;
@@ -17,15 +18,18 @@ use crate::flags::connection::ConnectionFlags;
 use crate::probe::{Probe, probe};
 use crate::spec::secret;
 
+/// Module that log lines name, for filters by it: that of earlier versions.
+const LOG_TARGET: &str = "selvedge::config::connection";
+
 /// Connections to a target: its addresses, and the identity of this host.
 #[derive(Clone, Debug)]
-pub(crate) struct Connection {
-    pub(crate) address: SocketAddr,
+pub struct Connection {
+    pub address: SocketAddr,
     /// All addresses, where the target has several.
     path_addresses: Vec<PathAddress>,
     transport: Transport,
     host: HostIdentity,
-    pub(crate) digests: Digests,
+    pub digests: Digests,
     tos: Option<u8>,
     tclass: Option<u8>,
     keep_alive_ms: Option<u32>,
@@ -77,13 +81,13 @@ fn known_host(
 
 impl Connection {
     /// Checks the flags; a name is looked up here.
-    pub(crate) fn new(flags: &ConnectionFlags) -> Result<Self, Failure> {
+    pub fn new(flags: &ConnectionFlags) -> Result<Self, Failure> {
         refuse_tclass(flags).map_err(Failure::usage)?;
         Self::to_discover(flags)
     }
 
     /// The same for addresses that a discovery service may replace by others, also of another family.
-    pub(crate) fn to_discover(flags: &ConnectionFlags) -> Result<Self, Failure> {
+    pub fn to_discover(flags: &ConnectionFlags) -> Result<Self, Failure> {
         let path_addresses = path_addresses(flags)?;
         Self::to(path_addresses, flags).map_err(Failure::usage)
     }
@@ -128,7 +132,7 @@ impl Connection {
     }
 
     /// The same, where only one address makes sense.
-    pub(crate) fn one(flags: &ConnectionFlags) -> Result<Self, Failure> {
+    pub fn one(flags: &ConnectionFlags) -> Result<Self, Failure> {
         let connection = Self::to_discover(flags)?;
         match connection.path_addresses.len() {
             1 => Ok(connection),
@@ -137,7 +141,7 @@ impl Connection {
     }
 
     /// The same for each address by itself.
-    pub(crate) fn each(&self) -> impl Iterator<Item = Self> + '_ {
+    pub fn each(&self) -> impl Iterator<Item = Self> + '_ {
         self.path_addresses.iter().map(|path| Self {
             address: path.address,
             path_addresses: vec![path.clone()],
@@ -146,17 +150,17 @@ impl Connection {
     }
 
     /// The name of this host.
-    pub(crate) fn host_nqn(&self) -> &str {
+    pub fn host_nqn(&self) -> &str {
         &self.host.nqn
     }
 
     /// Options for the discovery service.
-    pub(crate) fn discovery(&self) -> ConnectOptions {
+    pub fn discovery(&self) -> ConnectOptions {
         self.adopt(ConnectOptions::discovery(self.address))
     }
 
     /// Options for a subsystem, with no I/O queues yet.
-    pub(crate) fn subsystem(&self, nqn: &Nqn) -> ConnectOptions {
+    pub fn subsystem(&self, nqn: &Nqn) -> ConnectOptions {
         let mut options = self.adopt(ConnectOptions::new(self.address, nqn.as_str()));
         options.io_queues = 0;
         if let Some(keep_alive_ms) = self.keep_alive_ms {
@@ -169,7 +173,7 @@ impl Connection {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub(crate) fn volume(&self, nqn: &Nqn, nsid: u32) -> Result<Volume, Failure> {
+    pub fn volume(&self, nqn: &Nqn, nsid: u32) -> Result<Volume, Failure> {
         let paths = self.paths(nqn).into_iter().map(|path| ConnectOptions { io_queues: 1, ..path });
         let options = PathOptions::new(paths.collect(), nsid);
         let options = PathOptions { controller_loss: Some(Duration::ZERO), ..options };
@@ -177,12 +181,12 @@ impl Connection {
     }
 
     /// All addresses.
-    pub(crate) fn socket_addresses(&self) -> Vec<SocketAddr> {
+    pub fn socket_addresses(&self) -> Vec<SocketAddr> {
         self.path_addresses.iter().map(|path| path.address).collect()
     }
 
     /// All addresses, for people.
-    pub(crate) fn addresses(&self) -> String {
+    pub fn addresses(&self) -> String {
         self.path_addresses
             .iter()
             .map(|path| NetAddress::from(path.address).to_string())
@@ -191,7 +195,7 @@ impl Connection {
     }
 
     /// Options for a subsystem by each of the addresses.
-    pub(crate) fn paths(&self, nqn: &Nqn) -> Vec<ConnectOptions> {
+    pub fn paths(&self, nqn: &Nqn) -> Vec<ConnectOptions> {
         let options = |path: &PathAddress| ConnectOptions {
             address: path.address,
             host_traddr: path.host_traddr,
@@ -205,7 +209,7 @@ impl Connection {
     }
 
     /// The same host at another address, as the discovery log names it.
-    pub(crate) fn at(&self, address: SocketAddr) -> Self {
+    pub fn at(&self, address: SocketAddr) -> Self {
         let path = PathAddress { address, ..self.path_addresses[0].clone() };
         Self { address, path_addresses: vec![path], ..self.clone() }
     }
@@ -302,10 +306,10 @@ fn refuse_tclass(flags: &ConnectionFlags) -> Result<(), String> {
 fn warn_of_service(path_addresses: &[PathAddress], flags: &ConnectionFlags) {
     let sends_ipv4 = |path: &PathAddress| path.address.ip().to_canonical().is_ipv4();
     if flags.tos.is_some() && !path_addresses.iter().any(sends_ipv4) {
-        tracing::warn!("--tos has no effect on connections over IPv6, which have a --tclass");
+        tracing::warn!(target: LOG_TARGET, "--tos has no effect on connections over IPv6, which have a --tclass");
     }
     if flags.tclass.is_some() && path_addresses.iter().all(|path| path.address.is_ipv4()) {
-        tracing::warn!("--tclass has no effect on connections over IPv4, which have a --tos");
+        tracing::warn!(target: LOG_TARGET, "--tclass has no effect on connections over IPv4, which have a --tos");
     }
 }
 
@@ -336,7 +340,7 @@ fn own_address(text: &str, interface: Option<InterfaceName>) -> Result<IpAddr, F
 
 /// The first of a name's addresses that can be connected to, in the order in which the system has them (RFC 8305, without races).
 /// Where there is none, the first is left to fail by the command itself: a target may come up later.
-pub(crate) fn first_reachable(name: &str, addresses: &[SocketAddr], source: Option<IpAddr>) -> SocketAddr {
+pub fn first_reachable(name: &str, addresses: &[SocketAddr], source: Option<IpAddr>) -> SocketAddr {
     let first = addresses[0];
     if addresses.len() == 1 {
         return first;

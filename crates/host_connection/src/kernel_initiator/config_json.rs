@@ -5,7 +5,7 @@ use engine::address::{HostAddress, NetAddress};
 use serde_json::{Map, Value, json};
 
 /// Path at which nvme-cli reads it.
-pub(crate) const CONFIG_JSON: &str = "/etc/nvme/config.json";
+pub const CONFIG_JSON: &str = "/etc/nvme/config.json";
 /// The port where an entry has none.
 const SERVICE: &str = "4420";
 /// Fields that identify a port of a subsystem.
@@ -31,25 +31,25 @@ const SETTINGS: [&str; 16] = [
 ];
 
 /// A subsystem at one address, as a host connects to it.
-pub(crate) struct PortEntry {
-    pub(crate) hostnqn: String,
-    pub(crate) hostid: String,
-    pub(crate) nqn: String,
+pub struct PortEntry {
+    pub hostnqn: String,
+    pub hostid: String,
+    pub nqn: String,
     /// By the names of libnvme's doc/config-schema.json.
-    pub(crate) port: Map<String, Value>,
+    pub port: Map<String, Value>,
 }
 
 /// Filter of entries.
-pub(crate) struct Wanted<'a> {
+pub struct Wanted<'a> {
     /// Of this subsystem; of all without one.
-    pub(crate) nqn: Option<&'a str>,
+    pub nqn: Option<&'a str>,
     /// At these addresses; port 0 is any. At all where there is none.
-    pub(crate) addresses: &'a [NetAddress],
+    pub addresses: &'a [NetAddress],
 }
 
 impl Wanted<'_> {
     /// True if an address matches.
-    pub(crate) fn has_address(&self, address: &NetAddress) -> bool {
+    pub fn has_address(&self, address: &NetAddress) -> bool {
         self.addresses.is_empty() || self.addresses.iter().any(|wanted| wanted.fits(address))
     }
 
@@ -80,7 +80,7 @@ fn scalar(value: &Value) -> Option<String> {
 ///
 /// # Errors
 /// When it is not a config.json.
-pub(crate) fn merge(text: Option<&str>, entry: &PortEntry) -> Result<String, String> {
+pub fn merge(text: Option<&str>, entry: &PortEntry) -> Result<String, String> {
     let mut root = read(text)?;
     let hosts = hosts(&mut root)?;
     let host = found_or_added(
@@ -114,7 +114,7 @@ pub(crate) fn merge(text: Option<&str>, entry: &PortEntry) -> Result<String, Str
 ///
 /// # Errors
 /// When it is not a config.json.
-pub(crate) fn remove(text: &str, wanted: &Wanted<'_>) -> Result<(Option<String>, usize), String> {
+pub fn remove(text: &str, wanted: &Wanted<'_>) -> Result<(Option<String>, usize), String> {
     let mut root = read(Some(text))?;
     let mut count = 0;
     let hosts = hosts(&mut root)?;

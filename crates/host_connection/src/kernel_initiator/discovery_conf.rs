@@ -5,13 +5,13 @@ use engine::address::{HostAddress, NetAddress};
 use super::config_json::Wanted;
 
 /// Path at which nvme-cli reads it.
-pub(crate) const DISCOVERY_CONF: &str = "/etc/nvme/discovery.conf";
+pub const DISCOVERY_CONF: &str = "/etc/nvme/discovery.conf";
 
 /// A line, as options and values.
-pub(crate) struct DiscoveryLine {
-    pub(crate) address: NetAddress,
+pub struct DiscoveryLine {
+    pub address: NetAddress,
     /// Names with hyphens, and what stands behind them.
-    pub(crate) options: Vec<(&'static str, Option<String>)>,
+    pub options: Vec<(&'static str, Option<String>)>,
 }
 
 impl DiscoveryLine {
@@ -25,7 +25,7 @@ impl DiscoveryLine {
 }
 
 /// The text of a file with this line; none where it has one for the address already.
-pub(crate) fn with_line(text: Option<&str>, line: &DiscoveryLine) -> Option<String> {
+pub fn with_line(text: Option<&str>, line: &DiscoveryLine) -> Option<String> {
     let text = text.unwrap_or_default();
     let wanted = Wanted { nqn: None, addresses: &[line.address] };
     if text.lines().any(|line| is_for(line, &wanted)) {
@@ -36,7 +36,7 @@ pub(crate) fn with_line(text: Option<&str>, line: &DiscoveryLine) -> Option<Stri
 }
 
 /// The text of a file without the lines for these addresses, and how many there were.
-pub(crate) fn without_lines(text: &str, wanted: &Wanted<'_>) -> (String, usize) {
+pub fn without_lines(text: &str, wanted: &Wanted<'_>) -> (String, usize) {
     let (taken, left): (Vec<&str>, Vec<&str>) =
         text.split_inclusive('\n').partition(|line| is_for(line, wanted));
     (left.concat(), taken.len())

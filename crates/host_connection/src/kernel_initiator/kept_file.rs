@@ -16,7 +16,7 @@ const MODE: u32 = 0o644;
 const MODE_OF_SECRETS: u32 = 0o600;
 
 /// File, and its folder, locked against other instances of this program.
-pub(crate) struct KeptFile {
+pub struct KeptFile {
     path: PathBuf,
     folder: File,
 }
@@ -26,7 +26,7 @@ impl KeptFile {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub(crate) fn lock(path: &Path) -> io::Result<Self> {
+    pub fn lock(path: &Path) -> io::Result<Self> {
         // A link stays one: what it leads to is replaced.
         let path = match fs::canonicalize(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
@@ -43,7 +43,7 @@ impl KeptFile {
     ///
     /// # Errors
     /// When it cannot be read, is too long, or is not text.
-    pub(crate) fn text(&self) -> io::Result<Option<String>> {
+    pub fn text(&self) -> io::Result<Option<String>> {
         match fs::metadata(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -56,7 +56,7 @@ impl KeptFile {
     ///
     /// # Errors
     /// When it cannot be written: it is as before then.
-    pub(crate) fn replace(&self, text: &str, has_secrets: bool) -> io::Result<()> {
+    pub fn replace(&self, text: &str, has_secrets: bool) -> io::Result<()> {
         let former = fs::metadata(&self.path).ok();
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.new", std::process::id()));
@@ -84,7 +84,7 @@ impl KeptFile {
     ///
     /// # Errors
     /// When the system refuses.
-    pub(crate) fn remove(&self) -> io::Result<()> {
+    pub fn remove(&self) -> io::Result<()> {
         fs::remove_file(&self.path)?;
         self.folder.sync_all()
     }

@@ -17,14 +17,14 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// The device, and what this kernel knows.
 #[derive(Debug)]
-pub(crate) struct FabricsDevice {
+pub struct FabricsDevice {
     /// Names of options; absent where the kernel does not list them.
     known: Option<BTreeSet<String>>,
 }
 
 /// Why there is no new controller.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// There is one with these names and addresses.
     AlreadyConnected,
     /// The kernel's answer, and what it logged.
@@ -38,7 +38,7 @@ impl FabricsDevice {
     ///
     /// # Errors
     /// When the module is not loaded, or this user may not connect, with what to do.
-    pub(crate) fn look() -> Result<Self, Failure> {
+    pub fn look() -> Result<Self, Failure> {
         Self::look_at(Path::new(PLACE))
     }
 
@@ -51,13 +51,13 @@ impl FabricsDevice {
     }
 
     /// Returns the options that this kernel does not know.
-    pub(crate) fn unknown(&self, options: &FabricsOptions) -> Vec<&'static str> {
+    pub fn unknown(&self, options: &FabricsOptions) -> Vec<&'static str> {
         let Some(known) = &self.known else { return Vec::new() };
         options.names().filter(|name| !known.contains(*name)).collect()
     }
 
     /// True if this kernel is known to have an option.
-    pub(crate) fn has(&self, option: &str) -> bool {
+    pub fn has(&self, option: &str) -> bool {
         self.known.as_ref().is_some_and(|known| known.contains(option))
     }
 
@@ -65,7 +65,7 @@ impl FabricsDevice {
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) fn connect(&self, options: &FabricsOptions) -> Result<u32, Refusal> {
+    pub fn connect(&self, options: &FabricsOptions) -> Result<u32, Refusal> {
         let log = KernelLog::from_now_on();
         match ask(options) {
             Ok(answer) => instance(&answer).ok_or(Refusal::NotUnderstood(answer)),

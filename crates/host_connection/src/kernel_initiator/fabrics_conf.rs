@@ -1,5 +1,5 @@
 //! nvme-cli 3's nvme-fabrics.conf (INI): its sections and paths, entries added to what is there, and taken out again. What a file
-//! has besides stays in it. Reading one for this program's own connections is `config::fabrics_conf`'s.
+//! has besides stays in it. Reading one for this program's own connections is `config::nvme_cli`'s.
 
 use engine::address::HostAddress;
 use nvme::discovery::DISCOVERY_NQN;
@@ -8,51 +8,51 @@ use zeroize::Zeroizing;
 use super::config_json::Wanted;
 
 /// Path of nvme-cli 3's configuration. Files of other host identities are in a folder of the same name with `.d`.
-pub(crate) const FABRICS_CONF: &str = "/etc/nvme/nvme-fabrics.conf";
+pub const FABRICS_CONF: &str = "/etc/nvme/nvme-fabrics.conf";
 /// Bytes that nvme-cli reads of one.
 const BYTES_MAX: usize = 1 << 20;
 
 /// The sections of endpoints.
-pub(crate) const DISCOVERY: &str = "Discovery Controller";
-pub(crate) const SUBSYSTEM: &str = "Subsystem";
+pub const DISCOVERY: &str = "Discovery Controller";
+pub const SUBSYSTEM: &str = "Subsystem";
 /// The section of the host's identity.
-pub(crate) const HOST: &str = "Host";
+pub const HOST: &str = "Host";
 
 /// The parts of a path that say where it is.
 const IDENTITY: [&str; 5] = ["transport", "traddr", "trsvcid", "host-traddr", "host-iface"];
 
 /// A section, with the lines from its head to the next one.
-pub(crate) struct Section {
-    pub(crate) name: String,
+pub struct Section {
+    pub name: String,
     first: usize,
     end: usize,
-    pub(crate) entries: Vec<Entry>,
+    pub entries: Vec<Entry>,
 }
 
 /// `key = value`, with the number of its line from 0 on. A value may be a secret.
-pub(crate) struct Entry {
+pub struct Entry {
     line: usize,
-    pub(crate) key: String,
-    pub(crate) value: Zeroizing<String>,
+    pub key: String,
+    pub value: Zeroizing<String>,
 }
 
 impl Section {
     /// The last value of a key; empty where it is reset.
-    pub(crate) fn value(&self, key: &str) -> Option<&str> {
+    pub fn value(&self, key: &str) -> Option<&str> {
         self.entries.iter().rev().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
     }
 
     /// The paths to its endpoint.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = Path<'_>> {
+    pub fn paths(&self) -> impl Iterator<Item = Path<'_>> {
         self.entries.iter().filter(|entry| entry.key == "controller").map(|entry| Path(&entry.value))
     }
 
-    pub(crate) fn is_discovery(&self) -> bool {
+    pub fn is_discovery(&self) -> bool {
         self.name == DISCOVERY
     }
 
     /// The name of its endpoint.
-    pub(crate) fn nqn(&self) -> Option<&str> {
+    pub fn nqn(&self) -> Option<&str> {
         match self.value("nqn") {
             None if self.is_discovery() => Some(DISCOVERY_NQN),
             nqn => nqn,
@@ -66,16 +66,16 @@ impl Section {
 
 /// The value of a `controller =` line.
 #[derive(Clone, Copy)]
-pub(crate) struct Path<'a>(&'a str);
+pub struct Path<'a>(&'a str);
 
 impl Path<'_> {
-    pub(crate) fn part(&self, name: &str) -> Option<&str> {
+    pub fn part(&self, name: &str) -> Option<&str> {
         let pairs = self.0.split(';').filter_map(|pair| pair.split_once('='));
         pairs.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
     }
 
     /// The target's port, or that of its kind of service.
-    pub(crate) fn service(&self, section: &Section) -> Option<u16> {
+    pub fn service(&self, section: &Section) -> Option<u16> {
         let default = if section.is_discovery() { "8009" } else { "4420" };
         self.part("trsvcid").unwrap_or(default).parse().ok()
     }
@@ -102,7 +102,7 @@ impl Path<'_> {
 }
 
 /// True if the text is such a file, and not JSON.
-pub(crate) fn is_ini(text: &str) -> bool {
+pub fn is_ini(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let Some(first) = lines.next() else { return false };
     match first.strip_prefix('[') {
@@ -116,7 +116,7 @@ pub(crate) fn is_ini(text: &str) -> bool {
 ///
 /// # Errors
 /// When nvme-cli could not read it either; the line is named, and nothing of what is in it.
-pub(crate) fn sections(text: &str) -> Result<Vec<Section>, String> {
+pub fn sections(text: &str) -> Result<Vec<Section>, String> {
     if text.len() > BYTES_MAX || text.contains('\0') {
         return Err("it is not an nvme-fabrics.conf".to_owned());
     }
@@ -156,13 +156,13 @@ pub(crate) fn sections(text: &str) -> Result<Vec<Section>, String> {
 
 /// A path that is to be in a file.
 #[derive(Clone)]
-pub(crate) struct PathEntry {
+pub struct PathEntry {
     /// The subsystem; none for a discovery service.
-    pub(crate) nqn: Option<String>,
+    pub nqn: Option<String>,
     /// Address and settings of the path, by nvme-cli's names with hyphens.
-    pub(crate) parts: Vec<(String, String)>,
+    pub parts: Vec<(String, String)>,
     /// Keys of the endpoint, such as secrets.
-    pub(crate) keys: Vec<(&'static str, String)>,
+    pub keys: Vec<(&'static str, String)>,
 }
 
 impl PathEntry {
@@ -193,7 +193,7 @@ impl PathEntry {
 }
 
 /// True if nvme-cli 3 takes the name.
-pub(crate) fn is_strict_nqn(nqn: &str) -> bool {
+pub fn is_strict_nqn(nqn: &str) -> bool {
     let Some(rest) = nqn.strip_prefix("nqn.").map(str::as_bytes) else { return false };
     let is_digit = |at: usize| rest.get(at).is_some_and(u8::is_ascii_digit);
     let month = || rest[5..7].iter().fold(0, |month, digit| month * 10 + u32::from(digit - b'0'));
@@ -210,7 +210,7 @@ pub(crate) fn is_strict_nqn(nqn: &str) -> bool {
 ///
 /// # Errors
 /// When it is not such a file, or could not be read with the path in it.
-pub(crate) fn with_path(text: &str, entry: &PathEntry) -> Result<String, String> {
+pub fn with_path(text: &str, entry: &PathEntry) -> Result<String, String> {
     entry.check()?;
     let known = sections(text)?;
     let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
@@ -254,7 +254,7 @@ pub(crate) fn with_path(text: &str, entry: &PathEntry) -> Result<String, String>
 ///
 /// # Errors
 /// When it is not such a file.
-pub(crate) fn without_paths(text: &str, wanted: &Wanted<'_>) -> Result<(Option<String>, usize), String> {
+pub fn without_paths(text: &str, wanted: &Wanted<'_>) -> Result<(Option<String>, usize), String> {
     let known = sections(text)?;
     let mut lines: Vec<Option<&str>> = text.lines().map(Some).collect();
     let (mut count, mut is_anything_left) = (0, false);
