@@ -58,7 +58,7 @@ use self::succession::{
     DiskGroup, GroupServer, GroupTakeOver, HandedState, NewProcess, OldProcess, Registration,
 };
 pub(super) use self::upgrade::UpgradedProcesses;
-use super::bench::paths::{self, PathsAsked};
+use crate::bench::paths::{self, PathsAsked};
 use crate::config::connection::Connection;
 use crate::config::workload::Queues;
 use crate::control::socket::{self, SocketFile};
@@ -66,6 +66,7 @@ use crate::discovery;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::attach::{AttachAction, AttachFlags, HostMetricsFlags, NbdEndpoint};
+use crate::mptcp;
 use crate::report;
 use crate::sleeper::Sleeper;
 use crate::spec::size::Size;
@@ -164,7 +165,7 @@ fn serve(
         eprintln!("connecting to {}", connection.addresses());
     }
     let nqn = discovery::subsystem(&connection, flags.nqn.as_ref())?;
-    let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
+    let _machine = mptcp::prepare_host(flags.connection.transport, flags.paths.configure_mptcp)?;
     let threads = flags.threads.unwrap_or_else(|| if flags.ublk { ublk::processors() } else { 1 });
     let controllers = Arc::new(AllControllers::new());
     let attaching = Attaching {

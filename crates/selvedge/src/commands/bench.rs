@@ -3,7 +3,6 @@
 
 mod auto;
 mod job_file;
-pub(super) mod paths;
 pub(super) mod setting;
 
 use std::fmt;
@@ -24,6 +23,7 @@ use crate::config::workload::{Fitted, Geometry, VerifyState, Workload, typed_wor
 use crate::failure::Failure;
 use crate::fio::typed::TypedOptions;
 use crate::flags::bench::{BenchFlags, BenchFormat};
+use crate::mptcp;
 use crate::report;
 use crate::report::bench::{BenchReport, VerifyReport};
 use crate::report::fio::Measured;
@@ -59,7 +59,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         setting.ask_to_write("this workload", flags.first_nsid(), &[workload.range()])?;
     }
     // Undone when the run is over, and its connections with it.
-    let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
+    let _machine = mptcp::prepare_host(flags.connection.transport, flags.paths.configure_mptcp)?;
     let auto = auto::find(&setting, flags, &workload)?;
     let queues = setting.queues(&workload, auto.as_ref().map(|auto| auto.settled));
     let placements = setting.place(queues);

@@ -8,8 +8,8 @@ use engine::ring::RingOptions;
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
-use super::paths::{self, PathsAsked};
 use crate::bench::matching::{Matching, Placements};
+use crate::bench::paths::{self, PathsAsked};
 use crate::bench::run::{Outcome, Run};
 use crate::commands::consent;
 use crate::config::connection::Connection;

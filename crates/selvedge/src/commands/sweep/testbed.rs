@@ -7,8 +7,8 @@ use engine::initiator::{Controller, NamespaceInfo, Paths, Volume};
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
+use crate::bench::paths::{self, PathsAsked};
 use crate::commands::bench::fit;
-use crate::commands::bench::paths::{self, PathsAsked};
 use crate::commands::identify::ControllerReport;
 use crate::config::connection::Connection;
 use crate::config::workload::{Queues, Workload};
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::flags::bench::BenchFlags;
 use crate::flags::connection::Transport;
 use crate::flags::sweep::{Given, Preset};
-use crate::mptcp::Applied;
+use crate::mptcp::{self, Applied};
 use crate::report::document::FactGroup;
 use crate::spec::size::Size;
 use crate::sweep::advice::Surroundings;
@@ -79,7 +79,7 @@ impl Testbed {
         let flags = points.iter().filter_map(|point| plan.bench_flags(point, Some(1)).ok());
         let over_mptcp = flags.into_iter().find(|flags| flags.connection.transport == Transport::Mptcp);
         let flags = over_mptcp.as_ref().unwrap_or(&self.flags);
-        paths::prepare_machine(&flags.connection, &flags.paths)
+        mptcp::prepare_host(flags.connection.transport, flags.paths.configure_mptcp)
     }
 
     /// Returns the facts about the environment for a report.

@@ -1,31 +1,30 @@
-//! From `bench`'s flags to paths: which connections, and what becomes of lost ones. Connecting them is the engine's.
+//! From the flags of `bench` and `attach` to paths: which connections, and what becomes of lost ones. Connecting them is the
+//! engine's.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::initiator::{ConnectOptions, PathOptions, Paths};
 use engine::ring::Engine;
+use host_connection::config::connection::Connection;
 use nvme::discovery::Nqn;
 
 use crate::bench::matching::Placements;
-use crate::config::connection::Connection;
-use crate::config::workload::Queues;
 use crate::failure::Failure;
 use crate::flags::bench::{BenchFlags, PathFlags};
-use crate::flags::connection::{ConnectionFlags, Transport};
-use crate::mptcp::{Applied, MptcpPlan};
+use crate::workload::Queues;
 
 /// Options of the paths to a namespace.
-pub(in crate::commands) struct PathsAsked<'a> {
-    pub(in crate::commands) flags: &'a PathFlags,
-    pub(in crate::commands) nsid: u32,
+pub struct PathsAsked<'a> {
+    pub flags: &'a PathFlags,
+    pub nsid: u32,
     /// True if lost paths are reconnected.
-    pub(in crate::commands) is_kept: bool,
+    pub is_kept: bool,
 }
 
 impl<'a> PathsAsked<'a> {
     /// Returns the options of a benchmark.
-    pub(in crate::commands) fn of(flags: &'a BenchFlags, nsid: u32) -> Self {
+    pub fn of(flags: &'a BenchFlags, nsid: u32) -> Self {
         let is_kept = flags.connection.traddr.len() > 1
             || flags.paths.reconnect_delay.is_some()
             || flags.paths.ctrl_loss_tmo.is_some();
@@ -34,7 +33,7 @@ impl<'a> PathsAsked<'a> {
 }
 
 /// Returns the engine's options for the paths.
-pub(in crate::commands) fn options(
+pub fn options(
     asked: &PathsAsked<'_>,
     (connection, nqn): (&Connection, &Nqn),
     queues: Queues,
@@ -80,7 +79,7 @@ pub(in crate::commands) fn options(
 
 /// Notice about targets after whose loss writes wait for long; `None` if there are none, or the
 /// time was given.
-pub(in crate::commands) fn quiesce_notice(flags: &PathFlags, paths: &Paths) -> Option<String> {
+pub fn quiesce_notice(flags: &PathFlags, paths: &Paths) -> Option<String> {
     let (addresses, wait) = paths.unstated_quiesce().filter(|_| flags.quiesce_time.is_none())?;
     let targets: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     Some(format!(
@@ -89,33 +88,6 @@ pub(in crate::commands) fn quiesce_notice(flags: &PathFlags, paths: &Paths) -> O
         targets.join(", "),
         wait.as_secs()
     ))
-}
-
-/// Sets what MPTCP needs on this machine, if that was asked for, and else says what is missing.
-pub(in crate::commands) fn prepare_machine(
-    connection: &ConnectionFlags,
-    paths: &PathFlags,
-) -> Result<Option<Applied>, Failure> {
-    if connection.transport != Transport::Mptcp {
-        return if paths.configure_mptcp {
-            Err(Failure::usage("--configure-mptcp goes with -t mptcp"))
-        } else {
-            Ok(None)
-        };
-    }
-    if paths.configure_mptcp {
-        let applied = MptcpPlan::for_host()?.apply()?;
-        applied.lines().iter().for_each(|line| eprintln!("set for this run: {line}"));
-        return Ok(Some(applied));
-    }
-    // It works with what is there, over fewer addresses; where that is unknown, nothing is missing for sure.
-    if let Ok(plan) = MptcpPlan::for_host()
-        && !plan.is_empty()
-    {
-        eprintln!("MPTCP would use more addresses of this machine after (or with --configure-mptcp):");
-        plan.lines().iter().for_each(|line| eprintln!("  {line}"));
-    }
-    Ok(None)
 }
 
 /// This number of seconds; a negative number means no limit.
