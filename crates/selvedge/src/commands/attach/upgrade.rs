@@ -9,18 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use administration::succession::{Channel, await_end, start};
 use engine::hand_over::About;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 
-use super::super::upgrade::{await_end, start};
 use super::detach::{ALL, place, unknown};
 use super::record::{KnownRecord, succession_place};
 use super::succession::Word;
 use crate::failure::Failure;
 use crate::flags::attach::UpgradeAttachFlags;
 use crate::report;
-use crate::succession::Channel;
 
 /// Time-out for a process to report its command line.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -136,7 +135,7 @@ fn chosen(flags: &UpgradeAttachFlags) -> Result<Vec<Running>, Failure> {
     }
 }
 
-fn upgrade(running: Running, program: &PathBuf, if_changed: bool) -> Result<UpgradedProcess, Failure> {
+fn upgrade(running: Running, program: &Path, if_changed: bool) -> Result<UpgradedProcess, Failure> {
     let Running { process, place, places } = running;
     let unreachable = |error: std::io::Error| {
         let place = place.display();

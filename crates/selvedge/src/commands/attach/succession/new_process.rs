@@ -10,12 +10,12 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use administration::succession::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
 use engine::hand_over::{self, Fault, HandOverError, NewService, NotOffered, Process as _, Succeeded};
 use serde_json::Value;
 
 use super::words::{AttachProtocol, HandedGroup, HandedState, OfferedGroup, Word};
 use crate::failure::Failure;
-use crate::succession::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
 
 /// Time for the old process to end once this one serves.
 const END: Duration = Duration::from_secs(30);
@@ -329,7 +329,7 @@ mod tests {
 
     use super::super::super::record::AttachMethod;
     use super::*;
-    use crate::succession::ResumeMark;
+    use administration::succession::ResumeMark;
 
     /// Old process with two groups, which is scripted, and the new one that talks to it.
     struct Upgrade {

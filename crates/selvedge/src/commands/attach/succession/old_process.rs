@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use administration::succession::{Channel, OtherProcess, ResumeMark, Upgradable, UpgradeSocket};
 use engine::hand_over::{self, About, Fault, HandOverError, OldService};
 use sd_notify::NotifyState;
 
@@ -13,7 +14,6 @@ use super::super::record::{self, CommandLine};
 use super::disk_group::DiskGroup;
 use super::words::{AttachProtocol, HandedGroup, OfferedGroup, Word};
 use crate::sleeper::Waker;
-use crate::succession::{Channel, OtherProcess, ResumeMark, Upgradable, UpgradeSocket};
 
 /// A process that may be replaced by a new one.
 pub(in super::super) struct OldProcess {

@@ -11,20 +11,20 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// A process that lives, or has died since.
-pub(crate) struct OtherProcess {
+pub struct OtherProcess {
     descriptor: OwnedFd,
     number: u32,
 }
 
 impl OtherProcess {
     /// The process with this number.
-    pub(crate) fn open(number: Pid) -> io::Result<Self> {
+    pub fn open(number: Pid) -> io::Result<Self> {
         let descriptor = pidfd_open(number, PidfdFlags::empty())?;
         Ok(Self { descriptor, number: number.as_raw_nonzero().get() as u32 })
     }
 
     /// Process id.
-    pub(crate) const fn number(&self) -> u32 {
+    pub const fn number(&self) -> u32 {
         self.number
     }
 }
@@ -37,10 +37,10 @@ impl Process for OtherProcess {
 }
 
 /// The old process, as the new one watches it.
-pub(crate) struct WatchedProcess {
-    pub(crate) process: OtherProcess,
+pub struct WatchedProcess {
+    pub process: OtherProcess,
     /// Reading end of its [`ResumeMark`].
-    pub(crate) mark: OwnedFd,
+    pub mark: OwnedFd,
 }
 
 impl Process for WatchedProcess {
@@ -56,23 +56,23 @@ impl OldProcess for WatchedProcess {
 }
 
 /// Mark of the old process, which outlives it: it has resumed, and the state handed over is void.
-pub(crate) struct ResumeMark {
+pub struct ResumeMark {
     reader: OwnedFd,
     writer: OwnedFd,
 }
 
 impl ResumeMark {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         Ok(Self { reader, writer })
     }
 
     /// Descriptor for the new process.
-    pub(crate) fn reader(&self) -> BorrowedFd<'_> {
+    pub fn reader(&self) -> BorrowedFd<'_> {
         self.reader.as_fd()
     }
 
-    pub(crate) fn set(&self) {
+    pub fn set(&self) {
         let _ = rustix::io::write(&self.writer, b"!");
     }
 }

@@ -20,28 +20,28 @@ const AT_ONCE: usize = 200;
 
 /// End of the connection.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub struct Channel {
     stream: UnixStream,
 }
 
 impl Channel {
     /// Connects to the process that listens there.
-    pub(crate) fn connect(path: &Path) -> io::Result<Self> {
+    pub fn connect(path: &Path) -> io::Result<Self> {
         Ok(Self::new(UnixStream::connect(path)?))
     }
 
-    pub(crate) const fn new(stream: UnixStream) -> Self {
+    pub const fn new(stream: UnixStream) -> Self {
         Self { stream }
     }
 
     /// Sets the time to wait for a message; `None` waits as long as the other end lives.
-    pub(crate) fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {
+    pub fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {
         self.stream.set_read_timeout(time)?;
         self.stream.set_write_timeout(time)
     }
 
     /// Sends a message, with these descriptors.
-    pub(crate) fn say<P: Protocol>(&self, word: &Word<P>, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub fn say<P: Protocol>(&self, word: &Word<P>, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = hand_over::encode(word, descriptors.len())?;
         (&self.stream).write_all(&bytes)?;
         for some in descriptors.chunks(AT_ONCE) {
@@ -59,7 +59,7 @@ impl Channel {
     ///
     /// # Errors
     /// Those of the socket; `InvalidData` for anything but a word, and for one of another format.
-    pub(crate) fn hear<P: Protocol>(&self) -> io::Result<(Word<P>, Vec<OwnedFd>)> {
+    pub fn hear<P: Protocol>(&self) -> io::Result<(Word<P>, Vec<OwnedFd>)> {
         let (word, descriptors) = hand_over::decode(&self.stream)?;
         let mut received = Vec::new();
         while received.len() < descriptors {

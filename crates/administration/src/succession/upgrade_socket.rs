@@ -19,8 +19,11 @@ use super::channel::Channel;
 use super::other_process::OtherProcess;
 use crate::control::socket::{self, SocketFile};
 
+/// Module that log lines name, for filters by it: that of earlier versions.
+const LOG_TARGET: &str = "selvedge::succession::upgrade_socket";
+
 /// Service of a process that may be replaced.
-pub(crate) trait Upgradable: Send + Sync + 'static {
+pub trait Upgradable: Send + Sync + 'static {
     type Protocol: Protocol<Descriptor: AsFd>;
 
     /// Environment variables that a service manager sets for the main process alone.
@@ -46,7 +49,7 @@ pub(crate) trait Upgradable: Send + Sync + 'static {
 }
 
 /// Socket of a process that may be replaced.
-pub(crate) struct UpgradeSocket {
+pub struct UpgradeSocket {
     file: SocketFile,
     flags: Arc<Flags>,
 }
@@ -60,7 +63,7 @@ struct Flags {
 
 impl UpgradeSocket {
     /// Waits for a new process at this place, on a thread of its own.
-    pub(crate) fn wait<S: Upgradable>(place: &Path, service: &Arc<S>) -> io::Result<Self> {
+    pub fn wait<S: Upgradable>(place: &Path, service: &Arc<S>) -> io::Result<Self> {
         let (listener, file) = socket::listen(place, false)?;
         let program = std::fs::metadata("/proc/self/exe").ok().map(|file| (file.dev(), file.ino()));
         let flags = Arc::<Flags>::default();
@@ -70,7 +73,7 @@ impl UpgradeSocket {
     }
 
     /// True if another process serves in place of this one.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.flags.is_over.load(Ordering::Acquire)
     }
 }
@@ -132,7 +135,7 @@ impl<S: Upgradable> Waiting<S> {
             }
             Greeting::Comes { version, knows } => {
                 let new = OtherProcess::open(peer.pid)?;
-                tracing::info!(process = new.number(), version, "the new process has connected");
+                tracing::info!(target: LOG_TARGET, process = new.number(), version, "the new process has connected");
                 let obstacles = self.service.about().obstacles;
                 if !obstacles.is_empty() {
                     let _ = channel.say(&Word::<S::Protocol>::Refused(obstacles.clone()), &[]);
