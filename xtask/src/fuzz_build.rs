@@ -48,9 +48,10 @@ const FLAGS: [&str; 9] = [
 const WATCHING_FLAGS: [&str; 2] = ["-Zsanitizer=address", "-Cllvm-args=-sanitizer-coverage-trace-compares"];
 
 /// The project's packages in a fuzzer.
-const OWN: [&str; 19] = [
+const OWN: [&str; 20] = [
     "administration",
     "attach",
+    "attachment",
     "ceph_nvmeof",
     "chart",
     "command_line",

@@ -12,7 +12,6 @@ pub mod edges;
 mod file_size_limit;
 mod flags;
 mod service;
-mod sleeper;
 mod succession;
 mod tune;
 
@@ -29,8 +28,8 @@ use examination::{diagnosis, packet_path, target_rates};
 use host_connection::{discovery, disk_users, kernel_initiator, probe};
 use measurement::{bench, fio, report, sweep, top};
 
+pub use attachment::edges as attach_edges;
 pub use command_line::version::Linkage;
-pub use commands::attach_edges;
 
 /// Reads what was typed, does it, and says how it ended.
 pub fn run(linkage: Linkage) -> ExitCode {

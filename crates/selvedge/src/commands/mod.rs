@@ -1,7 +1,6 @@
 //! Commands, one file each. The engine does the work, and the reports format the results.
 
 mod ask;
-mod attach;
 mod audit;
 mod bench;
 pub(crate) mod complete;
@@ -36,7 +35,6 @@ mod top;
 mod tune;
 mod upgrade;
 
-pub use self::attach::edges as attach_edges;
 use crate::failure::Failure;
 use crate::flags::Command;
 
@@ -48,7 +46,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Discover(flags) => discover::run(flags),
         Command::Identify(flags) => identify::run(flags),
         Command::List(flags) => list::run(flags),
-        Command::Attach(flags) => attach::run(flags),
+        Command::Attach(flags) => attachment::run(flags),
         Command::Connect(flags) => connect::run(flags),
         Command::Disconnect(flags) => disconnect::run(flags),
         Command::Bench(flags) => bench::run(flags),

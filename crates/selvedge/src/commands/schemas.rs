@@ -6,8 +6,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::{
-    attach, connect, demo, disconnect, host_nqn, identify, import, key, list, serve, token, top, tune,
-    upgrade,
+    connect, demo, disconnect, host_nqn, identify, import, key, list, serve, token, top, tune, upgrade,
 };
 use crate::control::audit::Verified;
 use crate::discovery;
@@ -23,11 +22,11 @@ const VERSION: u32 = 1;
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
 pub(super) fn all() -> [(String, Value); 32] {
     [
-        of::<attach::Attached>("attach"),
-        of::<attach::Detached>("attach detach"),
-        of::<attach::AttachedDisks>("attach list"),
-        of::<attach::Attached>("attach recover"),
-        of::<attach::UpgradedProcesses>("attach upgrade"),
+        of::<attachment::Attached>("attach"),
+        of::<attachment::Detached>("attach detach"),
+        of::<attachment::AttachedDisks>("attach list"),
+        of::<attachment::Attached>("attach recover"),
+        of::<attachment::UpgradedProcesses>("attach upgrade"),
         of::<Verified>("audit verify"),
         of::<BenchReport>("bench"),
         of::<Either<connect::Connected, connect::Planned>>("connect"),

@@ -1,8 +1,6 @@
 //! What was asked for, after it has been checked: the flags and files of people become values that commands can
 //! trust. Nothing is opened, listened on or connected to here.
 
-pub(crate) mod attach_file;
-
 pub(crate) use administration::config::{
     ceph_nvmeof, nvmet, target, target_dump, target_file, target_reference,
 };

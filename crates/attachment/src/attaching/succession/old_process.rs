@@ -59,7 +59,10 @@ impl OldProcess {
             UpgradeSocket::wait(&place, &state).map_err(|error| error.to_string())
         };
         let socket = begin().map_err(|reason| {
-            tracing::debug!(reason, "this process cannot be upgraded without an end of its disks");
+            tracing::debug!(
+                target: "selvedge::commands::attach::succession::old_process",
+                reason, "this process cannot be upgraded without an end of its disks"
+            );
         });
         Self { socket: socket.ok(), state }
     }
@@ -250,6 +253,7 @@ impl OldService<AttachProtocol> for DiskService<'_> {
 
     fn is_awaited(&mut self) {
         tracing::warn!(
+            target: "selvedge::commands::attach::succession::old_process",
             process = self.number,
             "the new process has the disks and does not say that it serves; if it hangs, end it (kill -KILL), and this \
              process serves on"
@@ -271,7 +275,10 @@ impl OldService<AttachProtocol> for DiskService<'_> {
     }
 
     fn leave(&mut self) {
-        tracing::info!(process = self.number, "the new process serves; this one ends");
+        tracing::info!(
+            target: "selvedge::commands::attach::succession::old_process",
+            process = self.number, "the new process serves; this one ends"
+        );
         let _ = sd_notify::notify(&[NotifyState::MainPid(self.number)]);
     }
 }

@@ -68,10 +68,14 @@ impl Attaching<'_> {
             // Sockets are created again by the next process; a device is lost without the record.
             match method {
                 AttachMethod::Ublk => tracing::warn!(
+                    target: "selvedge::commands::attach::record_keeping",
                     reason,
                     "cannot write the record of attached disks; if this process is killed, its devices cannot be recovered"
                 ),
-                _ => tracing::debug!(reason, "cannot write the record of attached disks"),
+                _ => tracing::debug!(
+                    target: "selvedge::commands::attach::record_keeping",
+                    reason, "cannot write the record of attached disks"
+                ),
             }
         }
         kept.ok()

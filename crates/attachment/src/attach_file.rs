@@ -6,15 +6,15 @@ use std::ffi::OsString;
 use std::ops::Range;
 use std::path::Path;
 
+use administration::config::target_file::{Mistake, line_of};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, CommandFactory as _, Parser as _};
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-use super::target_file::{Mistake, line_of};
 use crate::failure::Failure;
 use crate::flags::attach::AttachFlags;
-use crate::flags::{Command, Flags, number_error};
+use crate::flags::{TypedLine, number_error};
 
 /// The table of what all disks have that do not say otherwise.
 const DEFAULTS: &str = "defaults";
@@ -69,7 +69,7 @@ type Settings = BTreeMap<String, (Value, Range<usize>)>;
 fn parse(text: &str) -> Result<Vec<DiskTable>, Mistake> {
     let places = DeTable::parse(text)?;
     let mut values: Table = toml::from_str(text)?;
-    let command = Flags::command();
+    let command = TypedLine::command();
     let attach = command.find_subcommand("attach").into_iter();
     let arguments: Vec<&Arg> = attach.flat_map(clap::Command::get_arguments).collect();
     for (name, _) in places.get_ref() {
@@ -136,7 +136,8 @@ fn unknown(name: &str, arguments: &[&Arg]) -> String {
     let hint = if option(&as_setting, arguments).is_some() {
         Some(as_setting)
     } else {
-        let parsed = Flags::try_parse_from(["selvedge", "attach", &format!("--{}", name.replace('_', "-"))]);
+        let parsed =
+            TypedLine::try_parse_from(["selvedge", "attach", &format!("--{}", name.replace('_', "-"))]);
         let near = parsed.err().and_then(|error| match error.get(ContextKind::SuggestedArg) {
             Some(ContextValue::String(near)) => Some(near.trim_start_matches("--").replace('-', "_")),
             _ => None,
@@ -165,9 +166,8 @@ fn disk(
         option_words(argument, value, &mut words).map_err(|what| wrong(&what))?;
     }
     let line = ["selvedge", "attach"].into_iter().map(OsString::from).chain(words.iter().cloned());
-    match Flags::try_parse_from(line).map(|flags| flags.command) {
-        Ok(Command::Attach(flags)) => Ok(DiskTable { name: name.to_owned(), options: words, flags }),
-        Ok(_) => Err(Mistake { what: format!("[{DISK}.{name}] cannot be read"), span: Some(place) }),
+    match TypedLine::try_parse_from(line).map(TypedLine::attach) {
+        Ok(flags) => Ok(DiskTable { name: name.to_owned(), options: words, flags }),
         Err(error) => {
             let option = match error.get(ContextKind::InvalidArg) {
                 Some(ContextValue::String(option)) => option.clone(),

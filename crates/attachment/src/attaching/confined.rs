@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use super::{nbd_tls, record, ublk, vhost_user};
-use crate::config::connection::Connection;
 use crate::confinement::{self, Extent, Needs, folder_of};
 use crate::control::socket;
 use crate::failure::Failure;
@@ -12,6 +11,7 @@ use crate::flags::confinement::ConfinementKindFlags;
 use crate::flags::connection::Transport;
 use attach::ServerTls;
 use attach::ublk::FoundDevice;
+use host_connection::config::connection::Connection;
 
 /// Everything that disks need of what is given up: their files, and names of addresses, whose look-up may load libraries.
 pub(super) struct Prepared {

@@ -29,7 +29,10 @@ use crate::stop::Stop;
 pub(super) fn prepare() -> Result<(), Failure> {
     Device::check().map_err(Failure::failed)?;
     if let Err(error) = bear_memory_pressure() {
-        tracing::warn!(%error, "while memory is short, this process may wait for its own disk");
+        tracing::warn!(
+            target: "selvedge::commands::attach::ublk",
+            %error, "while memory is short, this process may wait for its own disk"
+        );
     }
     Ok(())
 }
@@ -236,6 +239,7 @@ fn follow_size(attaching: &Attaching<'_>, device: &mut Device) {
     let (path, size) = (device.path(), Size(size_bytes));
     if !is_seen {
         tracing::warn!(
+            target: "selvedge::commands::attach::ublk",
             device = %path.display(), %size,
             "the size of the namespace has changed, and this kernel cannot resize the device: detach and attach it again"
         );

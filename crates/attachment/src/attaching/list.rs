@@ -22,7 +22,7 @@ pub(super) fn run(format: OutputFormat) -> Result<(), Failure> {
 
 /// Attached disks, as printed.
 #[derive(Serialize, schemars::JsonSchema)]
-pub(in crate::commands) struct AttachedDisks {
+pub struct AttachedDisks {
     disks: Vec<ListedDisk>,
 }
 

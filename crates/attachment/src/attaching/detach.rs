@@ -121,7 +121,7 @@ pub(super) fn place(name: &str) -> String {
 
 /// Detached disks, as printed.
 #[derive(Serialize, schemars::JsonSchema)]
-pub(in crate::commands) struct Detached {
+pub struct Detached {
     /// Manner in which processes are asked to end.
     #[serde(skip)]
     manner: Manner,

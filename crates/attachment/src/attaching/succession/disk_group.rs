@@ -90,7 +90,10 @@ impl DiskGroup {
         let GroupServer::Ublk(devices) = &self.holder else { return };
         for device in devices {
             if !device.leave() {
-                tracing::warn!("a block device is left later than its new process expects");
+                tracing::warn!(
+                    target: "selvedge::commands::attach::succession::disk_group",
+                    "a block device is left later than its new process expects"
+                );
             }
         }
     }

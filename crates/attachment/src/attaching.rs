@@ -39,15 +39,18 @@ use attach::{Disk, Server, ServerOptions, ServerTls, Tally};
 use chart::units;
 use engine::initiator::{PathState, Paths};
 use engine::ring::RingOptions;
+use host_connection::config::connection::Connection;
+use measurement::bench::paths::{self, PathsAsked};
+use measurement::workload::Queues;
 use nvme::discovery::Nqn;
 use serde::Serialize;
 
 use self::confined::Prepared;
 use self::controllers::{AllControllers, WaitNotice};
-pub(super) use self::detach::Detached;
+pub use self::detach::Detached;
 use self::ending::{EndRequest, Ending, EndingStep};
 use self::host_metrics::HostMetrics;
-pub(super) use self::list::AttachedDisks;
+pub use self::list::AttachedDisks;
 use self::nbd::{Address, NbdListener};
 use self::nvme_names::NvmeNames;
 use self::other_attachment::OtherAttachment;
@@ -57,10 +60,7 @@ use self::stage_notice::StageNotice;
 use self::succession::{
     DiskGroup, GroupServer, GroupTakeOver, HandedState, NewProcess, OldProcess, Registration,
 };
-pub(super) use self::upgrade::UpgradedProcesses;
-use crate::bench::paths::{self, PathsAsked};
-use crate::config::connection::Connection;
-use crate::config::workload::Queues;
+pub use self::upgrade::UpgradedProcesses;
 use crate::control::socket::{self, SocketFile};
 use crate::discovery;
 use crate::failure::Failure;
@@ -85,13 +85,13 @@ const OTHER_WAY: &str = "the old process serves these disks in another way: star
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Reason why the kernel must not connect to a subsystem: a namespace of it is attached for writing.
-pub(super) fn writer_of(nqn: &Nqn) -> Option<String> {
+pub fn writer_of(nqn: &Nqn) -> Option<String> {
     let found = FoundDevice::all().unwrap_or_default();
     OtherAttachment::writer_of(nqn.as_str(), &KnownRecord::all(), &found)
 }
 
 /// Does what was typed.
-pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
+pub fn run(flags: &AttachFlags) -> Result<(), Failure> {
     // Each virtqueue has three descriptors. Before confinement, whose filter has no such call.
     engine::ring::core::raise_descriptor_limit();
     match &flags.action {
@@ -228,7 +228,7 @@ impl Attaching<'_> {
             let paths = controllers.connect(options)?;
             // The target's controllers are alike for all of its namespaces.
             if let Some(notice) = paths::quiesce_notice(&flags.paths, &paths).filter(|_| disks.is_empty()) {
-                tracing::warn!("{notice}");
+                tracing::warn!(target: "selvedge::commands::attach", "{notice}");
             }
             let description = format!("namespace {nsid} of {nqn}");
             disks.push(Disk { name, description, paths, is_read_only: flags.read_only });
@@ -452,6 +452,7 @@ fn watch(
             EndingStep::Wait(user) => {
                 stop.postpone();
                 tracing::warn!(
+                    target: "selvedge::commands::attach",
                     "{user}: this process ends when it is not in use; another signal removes it at once"
                 );
             }
@@ -492,7 +493,7 @@ fn summary(tally: &Tally) -> String {
 
 /// Output once the disks can be used.
 #[derive(Serialize, schemars::JsonSchema)]
-pub(super) struct Attached {
+pub struct Attached {
     nqn: String,
     /// Addresses of the target, separated by commas.
     addresses: String,

@@ -223,7 +223,10 @@ impl ControllerFiles for Files {
         if found.is_ok_and(|found| (found.dev(), found.ino()) == left.identity)
             && let Err(error) = fs::remove_file(&left.path)
         {
-            tracing::warn!(path = %left.path.display(), %error, "a file of controllers that are at rest cannot be removed");
+            tracing::warn!(
+                target: "selvedge::commands::attach::controllers",
+                path = %left.path.display(), %error, "a file of controllers that are at rest cannot be removed"
+            );
         }
     }
 }
@@ -345,10 +348,12 @@ impl WaitNotice {
         }
         match self.lost.changed(longest(Paths::wait_for_lost), now) {
             Some(WaitChange::Begun(left)) => tracing::warn!(
+                target: "selvedge::commands::attach::controllers",
                 "writes without a response on a lost path wait until the target has ended them, for {} at most; other I/O goes on",
                 units::plural(left.as_secs() + 1, "second")
             ),
             Some(WaitChange::Over(lasted)) => tracing::warn!(
+                target: "selvedge::commands::attach::controllers",
                 "writes of a lost path go on, after {}",
                 units::plural(lasted.as_secs().max(1), "second")
             ),

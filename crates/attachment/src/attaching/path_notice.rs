@@ -42,8 +42,13 @@ impl PathNotice {
         let disk = format!("namespace {}", namespace.nsid);
         for line in self.changed(&paths.status(), Instant::now()) {
             match self.changes.count_to_log(ring::now()) {
-                Some(times) if times > 15 => tracing::warn!(times, "{disk}: {line}"),
-                Some(_) => tracing::warn!("{disk}: {line}"),
+                Some(times) if times > 15 => tracing::warn!(
+                    target: "selvedge::commands::attach::path_notice",
+                    times, "{disk}: {line}"
+                ),
+                Some(_) => {
+                    tracing::warn!(target: "selvedge::commands::attach::path_notice", "{disk}: {line}");
+                }
                 None => {}
             }
         }

@@ -89,7 +89,10 @@ impl HostMetrics {
             Err(failure) => {
                 listener.next = now + ATTEMPT_INTERVAL;
                 if listener.warns_from.take_if(|from| *from <= now).is_some() {
-                    tracing::warn!("{}; trying again", failure.line().unwrap_or_default());
+                    tracing::warn!(
+                        target: "selvedge::commands::attach::host_metrics",
+                        "{}; trying again", failure.line().unwrap_or_default()
+                    );
                 }
             }
         }

@@ -29,7 +29,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Upgraded processes, as printed.
 #[derive(Default, Serialize, schemars::JsonSchema)]
-pub(in crate::commands) struct UpgradedProcesses {
+pub struct UpgradedProcesses {
     processes: Vec<UpgradedProcess>,
 }
 

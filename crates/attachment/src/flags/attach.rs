@@ -120,7 +120,7 @@ Examples:
   selvedge attach list")]
 #[command(group = ArgGroup::new("disk").required(true).args(["ublk", "nbd", "vhost_user"]))]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct AttachFlags {
+pub struct AttachFlags {
     #[command(subcommand)]
     pub(crate) action: Option<AttachAction>,
 
@@ -205,7 +205,7 @@ pub(crate) struct AttachFlags {
 
 impl AttachFlags {
     /// Returns the log options of a process that serves disks; `None` for other actions.
-    pub(crate) const fn log(&self) -> Option<&LoggingFlags> {
+    pub const fn log(&self) -> Option<&LoggingFlags> {
         match &self.action {
             None => Some(&self.log),
             Some(AttachAction::Serve { log, .. } | AttachAction::Recover { log, .. }) => Some(log),
@@ -425,11 +425,11 @@ mod tests {
         assert!(device_node("7").is_err() && device_node("/dev/sda").is_err());
     }
 
-    /// Command lines are kept in files (`commands::attach::record`).
+    /// Command lines are kept in files (`attaching::record`).
     #[test]
     fn no_flag_carries_a_secret() {
         use clap::CommandFactory as _;
-        let flags = crate::flags::Flags::command();
+        let flags = crate::flags::TypedLine::command();
         let attach = flags.find_subcommand("attach").expect("there is one");
         let about_secrets =
             |id: &str| ["secret", "psk", "password", "key"].iter().any(|word| id.contains(word));

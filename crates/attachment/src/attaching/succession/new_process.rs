@@ -231,7 +231,7 @@ impl Speaker {
         // Without a listener, the message is not needed.
         let _ = self.channel.say(&Word::Serving, &[]);
         if !self.old.has_died(END) {
-            tracing::warn!("the old process has not ended yet");
+            tracing::warn!(target: "selvedge::commands::attach::succession::new_process", "the old process has not ended yet");
         }
     }
 }

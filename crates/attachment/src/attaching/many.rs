@@ -9,7 +9,7 @@ use attach::ublk::FoundDevice;
 use super::confined::{self, Prepared};
 use super::record::{CommandLine, KnownRecord};
 use super::{AttachProcess, check, recover, serve};
-use crate::config::attach_file::{self, DiskTable};
+use crate::attach_file::{self, DiskTable};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::attach::{AttachFlags, HostMetricsFlags};

@@ -12,7 +12,7 @@ use super::record::KnownRecord;
 use super::{AttachProcess, confined, many, serve};
 use crate::failure::Failure;
 use crate::flags::attach::{AttachAction, AttachFlags, UblkDevice};
-use crate::flags::{Command, Flags, OutputFormat};
+use crate::flags::{OutputFormat, TypedLine};
 use crate::stop::{self, Stop};
 
 /// Interval of checks for processes that have ended.
@@ -82,12 +82,15 @@ pub(super) fn keep_left(flags: &mut AttachFlags, known: &KnownRecord, found: &[F
 
 /// The flags of that process.
 fn flags(arguments: &[String]) -> Result<Box<AttachFlags>, Failure> {
+    if arguments.first().is_none_or(|command| command != "attach") {
+        return Err(no_device());
+    }
     let words = std::iter::once("selvedge").chain(arguments.iter().map(String::as_str));
-    let parsed = Flags::try_parse_from(words).map_err(|error| {
+    let parsed = TypedLine::try_parse_from(words).map_err(|error| {
         let first = error.to_string().lines().next().unwrap_or_default().to_owned();
         Failure::failed(format!("the command line of the killed process is invalid: {first}"))
     })?;
-    let Command::Attach(flags) = parsed.command else { return Err(no_device()) };
+    let flags = parsed.attach();
     let flags = match &flags.action {
         None => flags,
         // One of a file's disks.
