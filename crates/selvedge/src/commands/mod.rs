@@ -6,7 +6,6 @@ mod bench;
 pub(crate) mod complete;
 mod config;
 mod connect;
-mod consent;
 mod demo;
 mod disconnect;
 mod discover;

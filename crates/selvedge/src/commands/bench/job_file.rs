@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use chart::units;
 use engine::initiator::Paths;
+use measurement::setting::{Setting, fit};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::setting::Setting;
-use super::{finish, fit, warn};
+use super::{finish, warn};
 use crate::bench::matching::Placements;
 use crate::bench::process::{ProcessUse, ProcessWatch};
 use crate::bench::run::{Outcome, Run};

@@ -1,9 +1,9 @@
 //! The measurement of `doctor --measure`: reads of one namespace, one command at a time and many at a time. What they mean is the
 //! rules' to say.
 
+use measurement::setting::{Setting, fit};
+
 use crate::bench::run::Outcome;
-use crate::commands::bench::fit;
-use crate::commands::bench::setting::Setting;
 use crate::config::workload::Workload;
 use crate::doctor::measurement::{MeasuredRun, Measurement};
 use crate::failure::Failure;

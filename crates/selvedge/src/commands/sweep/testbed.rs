@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 
 use engine::initiator::{Controller, NamespaceInfo, Paths, Volume};
+use measurement::setting::fit;
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
 use crate::bench::paths::{self, PathsAsked};
-use crate::commands::bench::fit;
 use crate::commands::identify::ControllerReport;
 use crate::config::connection::Connection;
 use crate::config::workload::{Queues, Workload};

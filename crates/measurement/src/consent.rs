@@ -5,9 +5,9 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use engine::initiator::Volume;
 use nvme::discovery::Nqn;
 
-use crate::config::workload::Range;
 use crate::failure::Failure;
 use crate::spec::size::Size;
+use crate::workload::Range;
 
 /// Places that are looked at, spread evenly over the range.
 const PLACES: u64 = 64;
@@ -19,7 +19,7 @@ const PLACE_BYTES: u64 = 64 << 10;
 ///
 /// # Errors
 /// When it may not, with what to do; or when the namespace cannot be read.
-pub(super) fn ask(who: &str, (nqn, namespace): (&Nqn, &Volume), ranges: &[Range]) -> Result<(), Failure> {
+pub fn ask(who: &str, (nqn, namespace): (&Nqn, &Volume), ranges: &[Range]) -> Result<(), Failure> {
     // What cannot be written is refused for that.
     if namespace.info().is_write_protected {
         return Ok(());
