@@ -48,7 +48,7 @@ const FLAGS: [&str; 9] = [
 const WATCHING_FLAGS: [&str; 2] = ["-Zsanitizer=address", "-Cllvm-args=-sanitizer-coverage-trace-compares"];
 
 /// The project's packages in a fuzzer.
-const OWN: [&str; 20] = [
+const OWN: [&str; 21] = [
     "administration",
     "attach",
     "attachment",
@@ -69,6 +69,7 @@ const OWN: [&str; 20] = [
     "selvedge-secure-channel",
     "selvedge-tls-handshake",
     "selvedge-topology",
+    "tuning",
 ];
 
 /// Has this program stand in for the compiler.

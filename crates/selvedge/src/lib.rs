@@ -7,13 +7,11 @@ extern crate command_line;
 
 mod commands;
 mod config;
-mod doctor;
 pub mod edges;
 mod file_size_limit;
 mod flags;
 mod service;
 mod succession;
-mod tune;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -24,8 +22,8 @@ use administration::{
 };
 use clap::FromArgMatches as _;
 use command_line::{failure, log, spec, stop, version};
-use examination::{diagnosis, packet_path, target_rates};
-use host_connection::{discovery, disk_users, kernel_initiator, probe};
+use examination::{packet_path, target_rates};
+use host_connection::{discovery, disk_users, kernel_initiator};
 use measurement::{bench, fio, report, sweep, top};
 
 pub use attachment::edges as attach_edges;

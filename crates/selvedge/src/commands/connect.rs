@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use tuning::commands::tune::{self, Tuned};
 
 pub(super) use self::persistence::{Forgotten, forget};
 use self::request::{Request, requests};
-use super::tune::{self, Tuned};
 use crate::bench::matching::Matching;
 use crate::config::connection::Connection;
 use crate::failure::Failure;

@@ -9,7 +9,6 @@ mod connect;
 mod demo;
 mod disconnect;
 mod discover;
-mod doctor;
 mod fabric;
 mod gateways;
 mod generate;
@@ -31,7 +30,6 @@ mod subsystem;
 mod sweep;
 mod token;
 mod top;
-mod tune;
 mod upgrade;
 
 use crate::failure::Failure;
@@ -69,8 +67,8 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Status(flags) => fabric::status(flags),
         Command::Gateways(flags) => gateways::run(flags),
         Command::Top(flags) => top::run(flags),
-        Command::Tune(flags) => tune::run(&flags.action),
-        Command::Doctor(flags) => doctor::run(flags),
+        Command::Tune(flags) => tuning::commands::tune::run(flags),
+        Command::Doctor(flags) => tuning::commands::doctor::run(flags),
         Command::Config(flags) => config::run(&flags.action),
         Command::Import(flags) => import::run(&flags.source),
         Command::Openapi(_) => fabric::openapi(),

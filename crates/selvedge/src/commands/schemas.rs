@@ -4,17 +4,16 @@
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
+use tuning::commands::tune;
+use tuning::doctor::Report;
+use tuning::tune::PlanReport;
+use tuning::tune::advice::Recommendations;
 
-use super::{
-    connect, demo, disconnect, host_nqn, identify, import, key, list, serve, token, top, tune, upgrade,
-};
+use super::{connect, demo, disconnect, host_nqn, identify, import, key, list, serve, token, top, upgrade};
 use crate::control::audit::Verified;
 use crate::discovery;
-use crate::doctor::Report;
 use crate::packet_path::Survey;
 use crate::report::bench::BenchReport;
-use crate::tune::PlanReport;
-use crate::tune::advice::Recommendations;
 
 /// Fields may come at any time; when one goes or changes its meaning, this is another number.
 const VERSION: u32 = 1;

@@ -4,7 +4,6 @@
 pub(crate) mod audit;
 pub(crate) mod config;
 pub(crate) mod connect;
-pub(crate) mod doctor;
 pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod key;
@@ -12,7 +11,6 @@ pub(crate) mod look;
 pub(crate) mod report;
 pub(crate) mod token;
 pub(crate) mod top;
-pub(crate) mod tune;
 
 pub(crate) use administration::flags::{image, nsid_list, serve, subsystem};
 pub(crate) use attachment::flags::attach;
@@ -21,6 +19,7 @@ pub(crate) use command_line::flags::{
     OutputFlags, OutputFormat, connection, control, interval, number_error,
 };
 pub(crate) use measurement::flags::{bench, sweep};
+pub(crate) use tuning::flags::{doctor, tune};
 
 /// Userspace NVMe/TCP storage stack: target, initiator and benchmark in one program.
 ///

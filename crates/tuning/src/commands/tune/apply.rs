@@ -93,7 +93,7 @@ pub(super) fn journal(flags: &JournalFlags) -> Result<PathBuf, Failure> {
 
 /// Changes made, as printed.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::commands) struct Applied {
+pub struct Applied {
     steps: Vec<Step>,
     journal: PathBuf,
     before: Standing,

@@ -8,20 +8,20 @@ mod plan;
 mod revert;
 mod show;
 
-pub(super) use self::apply::Applied;
-pub(super) use self::connected::{Tuned, check, tune};
-pub(super) use self::revert::Reverted;
+pub use self::apply::Applied;
+pub use self::connected::{Tuned, check, tune};
+pub use self::revert::Reverted;
 use topology::{Machine, Topology, observe};
 
 use crate::failure::Failure;
-use crate::flags::tune::{MachineFlags, TuneAction};
+use crate::flags::tune::{MachineFlags, TuneAction, TuneFlags};
 use crate::packet_path::narrowed;
 use crate::report::folder::replace;
 use crate::tune::targets;
 
 /// Does what was typed.
-pub(super) fn run(action: &TuneAction) -> Result<(), Failure> {
-    match action {
+pub fn run(flags: &TuneFlags) -> Result<(), Failure> {
+    match &flags.action {
         TuneAction::Show(flags) => show::run(flags),
         TuneAction::Plan(flags) => plan::run(flags),
         TuneAction::Apply(flags) => apply::run(flags),

@@ -1,17 +1,17 @@
 //! The measurement of `doctor --measure`: reads of one namespace, one command at a time and many at a time. What they mean is the
 //! rules' to say.
 
+use measurement::flags::bench::BenchFlags;
 use measurement::setting::{Setting, fit};
+use measurement::top::initiator::progress;
+use measurement::workload::Workload;
 
 use crate::bench::run::Outcome;
-use crate::config::workload::Workload;
 use crate::doctor::measurement::{MeasuredRun, Measurement};
 use crate::failure::Failure;
-use crate::flags::bench::BenchFlags;
 use crate::flags::doctor::DoctorFlags;
 use crate::report::stages::{StagesReport, TargetStagesReport};
 use crate::stop::Stop;
-use crate::top::initiator::progress;
 
 /// Commands under way: with one, each has the way and the target for itself; with many, something becomes the limit.
 const DEPTHS: [u32; 2] = [1, 32];

@@ -31,7 +31,7 @@ Examples:
   selvedge doctor --before earlier.json
   selvedge doctor --record machine.recording --page doctor.html
   selvedge doctor --sysroot machine.recording")]
-pub(crate) struct DoctorFlags {
+pub struct DoctorFlags {
     /// Address of a target; several are paths [default: all connections of this machine]
     #[arg(short = 'a', long, value_name = "ADDR", value_delimiter = ',')]
     pub(crate) traddr: Vec<String>,

@@ -21,5 +21,6 @@ mod target_reader;
 
 pub(crate) use case::Case;
 pub(crate) use host_reader::{Wanted, after, before};
-pub(crate) use report::{Former, Report};
+pub(crate) use report::Former;
+pub use report::Report;
 pub(crate) use target_reader::{Named, look};

@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 use engine::address::HostAddress;
 use topology::{Machine, Shortfall, observe};
 
-use super::ask;
 use crate::control::client::Client;
 use crate::control::socket::{default_folders, living_sockets};
 use crate::diagnosis::look::Look;
 use crate::diagnosis::served::Served;
 use crate::doctor::{Case, Former, Named, Report, Wanted, after, before, look, page};
 use crate::failure::Failure;
-use crate::flags::control::ControlTlsFlags;
+use crate::flags::control::{ControlFlags, ControlTlsFlags};
 use crate::flags::doctor::DoctorFlags;
 use crate::report;
 use crate::report::folder::replace;
@@ -29,7 +28,7 @@ const TARGETS_MAX: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Looks, judges, prints.
-pub(super) fn run(flags: &DoctorFlags) -> Result<(), Failure> {
+pub fn run(flags: &DoctorFlags) -> Result<(), Failure> {
     let former = flags.before.as_deref().map(former).transpose()?;
     let machine = match &flags.sysroot {
         Some(path) => Machine::open(path).map_err(|error| Failure::usage(format!("--sysroot {error}")))?,
@@ -123,7 +122,9 @@ fn examine(flags: &DoctorFlags, machine: &Machine) -> Result<(Case, Vec<Shortfal
 /// The targets to ask: the one that was named, or those that run here.
 fn clients(flags: &DoctorFlags) -> Result<Vec<Client>, Failure> {
     if flags.control.control.is_some() {
-        return Ok(vec![ask::client(&flags.control)?.patient_for(PATIENCE)]);
+        let ControlFlags { control, control_token_file, tls, .. } = &flags.control;
+        let client = Client::new(control.as_ref(), control_token_file.as_deref(), tls)?;
+        return Ok(vec![client.patient_for(PATIENCE)]);
     }
     let sockets = default_folders().into_iter().flat_map(|folder| living_sockets(&folder)).take(TARGETS_MAX);
     let client = |path| Client::new(Some(&Endpoint::Unix(path)), None, &ControlTlsFlags::default());

@@ -1,7 +1,7 @@
 //! Reports of `tune` about a machine: the packet paths of its NVMe/TCP queues as text and as a
 //! page, plans, and advice. The crate `topology` reads the machine.
 
-pub(crate) mod advice;
+pub mod advice;
 mod page;
 mod plan_text;
 mod tables;
@@ -9,5 +9,6 @@ pub(crate) mod targets;
 mod text;
 
 pub(crate) use page::page;
-pub(crate) use plan_text::{PlanReport, Prediction};
+pub use plan_text::PlanReport;
+pub(crate) use plan_text::Prediction;
 pub(crate) use text::survey_text;

@@ -104,7 +104,7 @@ pub(crate) struct Recommendation {
 
 /// All of them.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Recommendations {
+pub struct Recommendations {
     paths: Vec<Path>,
     recommendations: Vec<Recommendation>,
     /// Commands that use them.

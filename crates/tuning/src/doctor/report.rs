@@ -21,7 +21,7 @@ const CONTROLLERS_SHOWN_MAX: usize = 16;
 
 /// The report. It is what `doctor -o json` prints: the names in it stay.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Report {
+pub struct Report {
     /// Inspected objects, a line each.
     pub(crate) looked_at: Vec<String>,
     /// Seconds between the two looks.

@@ -15,7 +15,7 @@ use crate::spec::size::Size;
   selvedge tune show --interface eth0 --picture queues.html
   selvedge tune show --record machine.recording
   selvedge tune show --sysroot machine.recording -o json")]
-pub(crate) struct TuneFlags {
+pub struct TuneFlags {
     #[command(subcommand)]
     pub(crate) action: TuneAction,
 }

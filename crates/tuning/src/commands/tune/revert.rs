@@ -61,7 +61,7 @@ fn text(restored: &Restored) -> String {
 
 /// For programs.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::commands) struct Reverted {
+pub struct Reverted {
     undone: usize,
     untouched: usize,
     gone: Vec<String>,

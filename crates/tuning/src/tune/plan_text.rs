@@ -14,7 +14,7 @@ use crate::report::table::{Side, Table};
 
 /// A plan, and what a model says of it where that was asked for.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct PlanReport {
+pub struct PlanReport {
     #[serde(flatten)]
     pub(crate) plan: Plan,
     #[serde(skip_serializing_if = "Option::is_none")]

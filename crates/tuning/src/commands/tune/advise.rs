@@ -6,9 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use engine::address::HostAddress;
+use host_connection::config::connection::first_reachable;
 
 use super::look;
-use crate::config::connection::first_reachable;
 use crate::failure::Failure;
 use crate::flags::tune::AdviseFlags;
 use crate::report;

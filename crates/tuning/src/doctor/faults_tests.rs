@@ -1,6 +1,7 @@
 //! Twenty faults and their reports: doctor's first finding, the console of the target, and the alert for Prometheus.
 //! Sound machines and targets that look like them have no findings.
 
+use examination::target_rates::rates::{Flow, Latency, Load, NamespaceRates};
 use topology::plan::{PlanOptions, plan};
 
 use super::case::Case;
@@ -11,7 +12,6 @@ use crate::diagnosis::sample::NQN;
 use crate::diagnosis::served::{CommandErrors, Gateway, Group, Grown, Served, ServedNamespace, ServedQueue};
 use crate::packet_path::Survey;
 use crate::probe::Probe;
-use crate::target_rates::rates::{Flow, Latency, Load, NamespaceRates};
 use crate::tune::{PlanReport, Prediction};
 
 const RULES: &str = include_str!("../../../../packaging/prometheus/selvedge.rules.yaml");

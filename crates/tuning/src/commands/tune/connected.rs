@@ -16,7 +16,7 @@ use crate::tune::PlanReport;
 /// Result: the changes, or the plan with the reasons for no change.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub(in crate::commands) enum Tuned {
+pub enum Tuned {
     Changed(Applied),
     Unchanged(PlanReport),
 }
@@ -25,7 +25,7 @@ pub(in crate::commands) enum Tuned {
 ///
 /// # Errors
 /// That another plan is in effect.
-pub(in crate::commands) fn check() -> Result<(), Failure> {
+pub fn check() -> Result<(), Failure> {
     let journal = journal(&JournalFlags { journal: None })?;
     if journal.exists() {
         return Err(Failure::failed(format!(
@@ -40,7 +40,7 @@ pub(in crate::commands) fn check() -> Result<(), Failure> {
 ///
 /// # Errors
 /// When they are not made: everything but the connections is as it was before then.
-pub(in crate::commands) fn tune(controllers: &[String], is_quiet: bool) -> Result<Tuned, Failure> {
+pub fn tune(controllers: &[String], is_quiet: bool) -> Result<Tuned, Failure> {
     let interfaces = interfaces(&see(&MachineFlags::default())?, controllers);
     if interfaces.is_empty() {
         return Err(Failure::failed(format!(
@@ -75,7 +75,7 @@ fn interfaces(topology: &Topology, controllers: &[String]) -> Vec<String> {
 
 impl Tuned {
     /// Prints it for people.
-    pub(in crate::commands) fn print(&self) -> Result<(), Failure> {
+    pub fn print(&self) -> Result<(), Failure> {
         match self {
             Self::Changed(applied) => report::print(applied.text()),
             Self::Unchanged(plan) => report::print(plan),
