@@ -48,15 +48,17 @@ const FLAGS: [&str; 9] = [
 const WATCHING_FLAGS: [&str; 2] = ["-Zsanitizer=address", "-Cllvm-args=-sanitizer-coverage-trace-compares"];
 
 /// The project's packages in a fuzzer.
-const OWN: [&str; 18] = [
+const OWN: [&str; 21] = [
     "administration",
     "attach",
+    "attachment",
     "ceph_nvmeof",
     "chart",
     "command_line",
     "examination",
     "fuzz",
     "gateway",
+    "host_connection",
     "measurement",
     "nbd",
     "selvedge",
@@ -67,6 +69,7 @@ const OWN: [&str; 18] = [
     "selvedge-secure-channel",
     "selvedge-tls-handshake",
     "selvedge-topology",
+    "tuning",
 ];
 
 /// Has this program stand in for the compiler.

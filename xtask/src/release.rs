@@ -19,11 +19,11 @@ const FORMATS: [(&str, &str, &str); 12] = [
     ("kept reservations", "crates/engine/src/target/reservation/file.rs", "const VERSION: u32 = "),
     ("identities of namespaces", "crates/engine/src/target/identity/kept.rs", "const VERSION: u32 = "),
     ("connections to Ceph", "crates/administration/src/cluster_connections.rs", "const VERSION: u32 = "),
-    ("disks of `attach`", "crates/selvedge/src/commands/attach/record.rs", "const VERSION: u32 = "),
+    ("disks of `attach`", "crates/attachment/src/attaching/record.rs", "const VERSION: u32 = "),
     ("hand-over of [an upgrade]", "crates/engine/src/target/hand_over/words.rs", "const FORMAT: u32 = "),
     (
         "hand-over of [attached disks]",
-        "crates/selvedge/src/commands/attach/succession/words.rs",
+        "crates/attachment/src/attaching/succession/words.rs",
         "const FORMAT: u32 = ",
     ),
     ("state of a group", "crates/gateway/src/format.rs", "RangeInclusive<u32> = 1..="),

@@ -1,5 +1,6 @@
 //! Administration of a running target: its configuration, the control API with its client, state,
-//! audit log, confinement and announcement. The crate measures nothing.
+//! audit log, confinement and announcement, and the channel to the process that takes its place. The
+//! crate measures nothing.
 
 #![allow(missing_docs, reason = "the program alone uses it; names say enough")]
 
@@ -21,3 +22,4 @@ pub mod machine;
 pub mod mptcp;
 pub mod state;
 pub mod state_directory;
+pub mod succession;

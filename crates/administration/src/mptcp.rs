@@ -8,6 +8,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::process::Command;
 
+use command_line::eprintln;
+use command_line::flags::connection::Transport;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -74,6 +76,33 @@ impl MptcpPlan {
         }
         Ok(applied)
     }
+}
+
+/// Sets what MPTCP needs on this machine for connections of a host, if that was asked for, and else says what is missing.
+///
+/// # Errors
+/// When it was asked for without MPTCP, or fails.
+pub fn prepare_host(transport: Transport, configures: bool) -> Result<Option<Applied>, Failure> {
+    if transport != Transport::Mptcp {
+        return if configures {
+            Err(Failure::usage("--configure-mptcp goes with -t mptcp"))
+        } else {
+            Ok(None)
+        };
+    }
+    if configures {
+        let applied = MptcpPlan::for_host()?.apply()?;
+        applied.lines().iter().for_each(|line| eprintln!("set for this run: {line}"));
+        return Ok(Some(applied));
+    }
+    // It works with what is there, over fewer addresses; where that is unknown, nothing is missing for sure.
+    if let Ok(plan) = MptcpPlan::for_host()
+        && !plan.is_empty()
+    {
+        eprintln!("MPTCP would use more addresses of this machine after (or with --configure-mptcp):");
+        plan.lines().iter().for_each(|line| eprintln!("  {line}"));
+    }
+    Ok(None)
 }
 
 impl fmt::Display for MptcpPlan {

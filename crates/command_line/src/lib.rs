@@ -1,5 +1,6 @@
 //! Nouns that all commands share: failures with their exit status, short forms of objects, flags of
-//! several commands, the log, and the program's version. The crate opens and serves nothing.
+//! several commands, requests to stop, lines on stderr, the log, and the program's version. The crate
+//! opens and serves nothing.
 
 #![allow(missing_docs, reason = "the program alone uses it; names say enough")]
 
@@ -7,4 +8,6 @@ pub mod failure;
 pub mod flags;
 pub mod log;
 pub mod spec;
+mod standard_error;
+pub mod stop;
 pub mod version;

@@ -8,9 +8,11 @@ use command_line::{failure, spec};
 use examination::target_rates;
 
 pub mod bench;
+pub mod consent;
 pub mod fio;
 pub mod flags;
 pub mod report;
+pub mod setting;
 pub mod sweep;
 pub mod top;
 pub mod workload;

@@ -1,24 +1,17 @@
 //! The program as a library: all there is behind `selvedge`, and the edges at which it takes texts from others, for
 //! those who feed it on purpose.
 
-// Before all modules: it takes the place of the standard library's macro in them.
+// `eprintln!` and `eprint!` of it take the places of the standard library's, which panic.
 #[macro_use]
-mod standard_error;
+extern crate command_line;
 
 mod commands;
 mod config;
-mod disk_users;
-mod doctor;
 pub mod edges;
 mod file_size_limit;
 mod flags;
-mod kernel_initiator;
-mod probe;
 mod service;
-mod sleeper;
-mod stop;
 mod succession;
-mod tune;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -28,12 +21,13 @@ use administration::{
     announce, cluster_connections, confinement, control, machine, mptcp, state, state_directory,
 };
 use clap::FromArgMatches as _;
-use command_line::{failure, log, spec, version};
-use examination::{diagnosis, packet_path, target_rates};
+use command_line::{failure, log, spec, stop, version};
+use examination::{packet_path, target_rates};
+use host_connection::{discovery, disk_users, kernel_initiator};
 use measurement::{bench, fio, report, sweep, top};
 
+pub use attachment::edges as attach_edges;
 pub use command_line::version::Linkage;
-pub use commands::attach_edges;
 
 /// Reads what was typed, does it, and says how it ended.
 pub fn run(linkage: Linkage) -> ExitCode {

@@ -2,6 +2,7 @@
 
 pub mod connection;
 pub mod control;
+pub mod interval;
 pub mod log;
 pub mod number_error;
 pub mod tls_use;

@@ -7,6 +7,7 @@ pub mod job;
 pub(crate) mod latency_map;
 pub(crate) mod ledger;
 pub mod matching;
+pub mod paths;
 pub mod process;
 mod queue_file;
 pub mod run;

@@ -3,8 +3,6 @@
 
 mod auto;
 mod job_file;
-pub(super) mod paths;
-pub(super) mod setting;
 
 use std::fmt;
 use std::io::IsTerminal as _;
@@ -12,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::initiator::{Controller, NamespaceInfo};
+use measurement::setting::{Setting, fit};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -20,19 +18,18 @@ use crate::bench::matching::Placements;
 use crate::bench::process::ProcessWatch;
 use crate::bench::run::{Outcome, Run};
 use crate::bench::state::{Header, Record, Recorder};
-use crate::config::workload::{Fitted, Geometry, VerifyState, Workload, typed_workload};
+use crate::config::workload::{Fitted, VerifyState, Workload, typed_workload};
 use crate::failure::Failure;
 use crate::fio::typed::TypedOptions;
 use crate::flags::bench::{BenchFlags, BenchFormat};
+use crate::mptcp;
 use crate::report;
 use crate::report::bench::{BenchReport, VerifyReport};
 use crate::report::fio::Measured;
 use crate::spec::extent::Extent;
-use crate::spec::size::Size;
 use crate::stop::Stop;
 use crate::top::initiator::progress;
 use chart::units;
-use setting::Setting;
 
 /// Runs it and prints what it found.
 pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
@@ -59,7 +56,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         setting.ask_to_write("this workload", flags.first_nsid(), &[workload.range()])?;
     }
     // Undone when the run is over, and its connections with it.
-    let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
+    let _machine = mptcp::prepare_host(flags.connection.transport, flags.paths.configure_mptcp)?;
     let auto = auto::find(&setting, flags, &workload)?;
     let queues = setting.queues(&workload, auto.as_ref().map(|auto| auto.settled));
     let placements = setting.place(queues);
@@ -141,40 +138,6 @@ fn warn(placements: Option<&Placements>) {
     for warning in placements.iter().flat_map(|placed| placed.warnings()) {
         eprintln!("selvedge: --match-hw-queues: {warning}");
     }
-}
-
-/// Puts the workload onto the namespace, and refuses what cannot work before anything is written.
-pub(super) fn fit(
-    workload: Workload,
-    controllers: &[Controller],
-    namespace: &NamespaceInfo,
-    record: Option<&Record>,
-) -> Result<Fitted, Failure> {
-    let most = controllers.iter().map(Controller::transfer_length_max).min().unwrap_or(0);
-    if workload.block_bytes as usize > most {
-        let most = Size(most as u64);
-        return Err(Failure::usage(format!(
-            "--bs is over the {most} that this controller transfers at once"
-        )));
-    }
-    if namespace.metadata_bytes > 0 {
-        return Err(Failure::failed(format!(
-            "namespace {} has metadata in its blocks, which bench cannot use",
-            namespace.nsid
-        )));
-    }
-    if workload.writes() && namespace.is_write_protected {
-        return Err(Failure::failed(format!("namespace {} is write protected", namespace.nsid)));
-    }
-    if let Some(Record { header, .. }) = record
-        && header.unit_bytes != namespace.block_size
-    {
-        return Err(Failure::failed(format!(
-            "the namespace's blocks are {} bytes long, and were {} when the state was recorded",
-            namespace.block_size, header.unit_bytes
-        )));
-    }
-    workload.fit(Geometry { unit_bytes: namespace.block_size, bytes: namespace.size_bytes() })
 }
 
 /// The record to check against, and the workload that does so.

@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use tuning::commands::tune::{self, Tuned};
 
 pub(super) use self::persistence::{Forgotten, forget};
 use self::request::{Request, requests};
-use super::attach;
-use super::tune::{self, Tuned};
 use crate::bench::matching::Matching;
 use crate::config::connection::Connection;
 use crate::failure::Failure;
@@ -143,7 +142,7 @@ fn connect(
     if request.requires_tls && request.path.tls.is_none() && !request.path.concat {
         return Err(Failure::failed("the target requires TLS: name the key file with --tls-key-file"));
     }
-    let writer = attach::writer_of(&request.nqn).filter(|_| !flags.allow_second_attach);
+    let writer = attachment::writer_of(&request.nqn).filter(|_| !flags.allow_second_attach);
     if let Some(reason) = writer {
         return Err(Failure::failed(reason));
     }

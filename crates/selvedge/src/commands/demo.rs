@@ -22,10 +22,11 @@ use uuid::Uuid;
 
 pub(super) use self::story::Facts;
 use self::story::{IdleCost, Story};
-use super::{bench, discover};
+use super::bench;
 use crate::bench::run::Run;
 use crate::config::connection::Connection;
 use crate::config::workload::{Geometry, Workload};
+use crate::discovery;
 use crate::failure::Failure;
 use crate::flags::connection::ConnectionFlags;
 use crate::flags::look::DemoFlags;
@@ -161,7 +162,7 @@ impl<'a> Demo<'a> {
             hdr_digest: false,
             data_digest: false,
         })?;
-        let log = discover::read(&connection)?;
+        let log = discovery::read(&connection)?;
         if !log.records.iter().any(|record| record.is_tcp_subsystem && record.subnqn == self.nqn.as_str()) {
             return Err(Failure::failed("the demo's subsystem is not in the discovery log; this is a bug"));
         }

@@ -7,8 +7,8 @@ use nvme::identify::{IdentifyController, ascii};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::discover;
 use crate::config::connection::Connection;
+use crate::discovery;
 use crate::failure::Failure;
 use crate::flags::look::IdentifyFlags;
 use crate::report;
@@ -17,7 +17,7 @@ use crate::spec::size::Size;
 /// Reads and prints the Identify data.
 pub(super) fn run(flags: &IdentifyFlags) -> Result<(), Failure> {
     let connection = Connection::one(&flags.connection)?;
-    let nqn = discover::subsystem(&connection, flags.nqn.as_ref())?;
+    let nqn = discovery::subsystem(&connection, flags.nqn.as_ref())?;
     let controller = Controller::connect(connection.subsystem(&nqn)).map_err(Failure::failed)?;
     let namespaces = match flags.nsid {
         Some(nsid) => controller.namespace(nsid).map(|namespace| vec![namespace]),

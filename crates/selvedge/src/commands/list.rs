@@ -9,8 +9,8 @@ use nvme::identify::ascii;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::discover;
 use crate::config::connection::Connection;
+use crate::discovery;
 use crate::failure::Failure;
 use crate::flags::look::ListFlags;
 use crate::report;
@@ -44,7 +44,7 @@ fn subsystems(connection: &Connection, nqn: Option<&Nqn>) -> Result<Vec<(Connect
     if let Some(nqn) = nqn {
         return Ok(vec![(connection.clone(), nqn.clone())]);
     }
-    let log = discover::read(connection)?;
+    let log = discovery::read(connection)?;
     let mut found: Vec<(Connection, Nqn)> = Vec::new();
     for record in log.records.iter().filter(|record| record.is_tcp_subsystem) {
         let Ok(nqn) = Nqn::new(&record.subnqn) else { continue };
@@ -58,7 +58,7 @@ fn subsystems(connection: &Connection, nqn: Option<&Nqn>) -> Result<Vec<(Connect
         }
     }
     if found.is_empty() {
-        return Err(discover::none(connection));
+        return Err(discovery::none(connection));
     }
     Ok(found)
 }

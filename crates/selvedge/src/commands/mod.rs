@@ -1,17 +1,14 @@
 //! Commands, one file each. The engine does the work, and the reports format the results.
 
 mod ask;
-mod attach;
 mod audit;
 mod bench;
 pub(crate) mod complete;
 mod config;
 mod connect;
-mod consent;
 mod demo;
 mod disconnect;
 mod discover;
-mod doctor;
 mod fabric;
 mod gateways;
 mod generate;
@@ -33,10 +30,8 @@ mod subsystem;
 mod sweep;
 mod token;
 mod top;
-mod tune;
 mod upgrade;
 
-pub use self::attach::edges as attach_edges;
 use crate::failure::Failure;
 use crate::flags::Command;
 
@@ -48,7 +43,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Discover(flags) => discover::run(flags),
         Command::Identify(flags) => identify::run(flags),
         Command::List(flags) => list::run(flags),
-        Command::Attach(flags) => attach::run(flags),
+        Command::Attach(flags) => attachment::run(flags),
         Command::Connect(flags) => connect::run(flags),
         Command::Disconnect(flags) => disconnect::run(flags),
         Command::Bench(flags) => bench::run(flags),
@@ -72,8 +67,8 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         Command::Status(flags) => fabric::status(flags),
         Command::Gateways(flags) => gateways::run(flags),
         Command::Top(flags) => top::run(flags),
-        Command::Tune(flags) => tune::run(&flags.action),
-        Command::Doctor(flags) => doctor::run(flags),
+        Command::Tune(flags) => tuning::commands::tune::run(flags),
+        Command::Doctor(flags) => tuning::commands::doctor::run(flags),
         Command::Config(flags) => config::run(&flags.action),
         Command::Import(flags) => import::run(&flags.source),
         Command::Openapi(_) => fabric::openapi(),

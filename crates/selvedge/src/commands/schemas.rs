@@ -4,17 +4,16 @@
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
+use tuning::commands::tune;
+use tuning::doctor::Report;
+use tuning::tune::PlanReport;
+use tuning::tune::advice::Recommendations;
 
-use super::{
-    attach, connect, demo, disconnect, discover, host_nqn, identify, import, key, list, serve, token, top,
-    tune, upgrade,
-};
+use super::{connect, demo, disconnect, host_nqn, identify, import, key, list, serve, token, top, upgrade};
 use crate::control::audit::Verified;
-use crate::doctor::Report;
+use crate::discovery;
 use crate::packet_path::Survey;
 use crate::report::bench::BenchReport;
-use crate::tune::PlanReport;
-use crate::tune::advice::Recommendations;
 
 /// Fields may come at any time; when one goes or changes its meaning, this is another number.
 const VERSION: u32 = 1;
@@ -22,17 +21,17 @@ const VERSION: u32 = 1;
 /// The commands, with hyphens, each with the schema of what its `-o json` prints.
 pub(super) fn all() -> [(String, Value); 32] {
     [
-        of::<attach::Attached>("attach"),
-        of::<attach::Detached>("attach detach"),
-        of::<attach::AttachedDisks>("attach list"),
-        of::<attach::Attached>("attach recover"),
-        of::<attach::UpgradedProcesses>("attach upgrade"),
+        of::<attachment::Attached>("attach"),
+        of::<attachment::Detached>("attach detach"),
+        of::<attachment::AttachedDisks>("attach list"),
+        of::<attachment::Attached>("attach recover"),
+        of::<attachment::UpgradedProcesses>("attach upgrade"),
         of::<Verified>("audit verify"),
         of::<BenchReport>("bench"),
         of::<Either<connect::Connected, connect::Planned>>("connect"),
         of::<demo::Facts>("demo"),
         of::<disconnect::Disconnected>("disconnect"),
-        of::<discover::Log>("discover"),
+        of::<discovery::Log>("discover"),
         of::<Report>("doctor"),
         of::<host_nqn::HostNames>("host-nqn"),
         of::<identify::Identity>("identify"),

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use chart::units;
+use measurement::consent;
 use serde::Serialize;
 
-use super::consent;
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::sweep::{OwnFlags, SweepFlags};

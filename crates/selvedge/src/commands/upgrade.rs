@@ -4,14 +4,12 @@ use std::env;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
+use administration::succession::{Channel, ask, await_end, start};
 use chart::units;
-use engine::hand_over::About;
-use engine::target::hand_over::Word;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 
@@ -20,17 +18,14 @@ use crate::failure::Failure;
 use crate::flags::control::UpgradeFlags;
 use crate::report;
 use crate::spec::endpoint::Endpoint;
-use crate::succession::{Channel, PLACE_VARIABLE, PROCESS_VARIABLE, place_of};
+use crate::succession::place_of;
 
-/// Time limit of an upgrade.
-const PATIENCE: Duration = Duration::from_secs(45);
-/// After how long it is asked whether the target still hands over: it gives the new process less time to prepare.
-const PREPARATION: Duration = Duration::from_secs(25);
 /// Time for the new process until its control API answers.
 const ADMINISTRATION: Duration = Duration::from_secs(10);
 /// Time-out for a target to report its command line.
 const ANSWER: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Interval of requests to the new process.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Upgraded {
@@ -165,33 +160,6 @@ fn check_user(channel: &Channel) -> Result<(), Failure> {
     )))
 }
 
-fn ask(channel: &Channel, time: Duration) -> std::io::Result<About> {
-    channel.wait_at_most(Some(time))?;
-    channel.say(
-        &Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true, knows: Vec::new() },
-        &[],
-    )?;
-    match channel.hear()? {
-        (Word::About(about), _) => Ok(about),
-        _ => Err(std::io::Error::other("it answers something else")),
-    }
-}
-
-pub(super) fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<Child> {
-    let mut new = Command::new(program);
-    new.args(&about.arguments).current_dir(&about.directory).stdin(Stdio::null());
-    // Its answer would stand before that of this command.
-    new.stdout(Stdio::null());
-    new.env(PROCESS_VARIABLE, about.process.to_string())
-        .env(PLACE_VARIABLE, place)
-        .env_remove("WATCHDOG_PID")
-        .env_remove("LISTEN_PID")
-        .env_remove("LISTEN_FDS");
-    new.envs(about.service.iter().map(|(name, value)| (name, value)));
-    // What is typed at this terminal is not for it.
-    new.process_group(0).spawn()
-}
-
 /// Waits until the new process can be administered: who asks it something behind this command is to reach it. It serves
 /// already, so that nothing depends on it. Returns the hosts that had to connect again.
 fn await_administration(place: &Path, new: &mut Child) -> Vec<String> {
@@ -201,55 +169,9 @@ fn await_administration(place: &Path, new: &mut Child) -> Vec<String> {
         if let Some(about) = about.ok().filter(|about| about.process == new.id()) {
             return about.disconnected;
         }
-        std::thread::sleep(LOOK_AGAIN / 10);
+        std::thread::sleep(LOOK_AGAIN);
     }
     Vec::new()
-}
-
-/// Waits for the end of the old process, which ends when the new one serves. `what` it is that serves. A target is asked at
-/// its place whether it still hands over.
-pub(super) fn await_end(
-    old: &impl std::os::fd::AsFd,
-    new: &mut Child,
-    (program, place): (&Path, Option<&Path>),
-    what: &str,
-) -> Result<(), Failure> {
-    let begun = Instant::now();
-    let mut until = begun + PATIENCE;
-    let mut asks = place;
-    loop {
-        let mut ended = [rustix::event::PollFd::new(old, rustix::event::PollFlags::IN)];
-        let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.as_nanos() as i64 };
-        let has_ended = rustix::event::poll(&mut ended, Some(&pause)).is_ok_and(|ready| ready > 0);
-        match new.try_wait().map_err(Failure::failed)? {
-            Some(status) => {
-                let left = if has_ended { "and so has the old process" } else { "which serves as before" };
-                return Err(Failure::failed(format!(
-                    "{} has ended ({status}) in place of {what}, {left}",
-                    program.display()
-                )));
-            }
-            None if has_ended => return Ok(()),
-            None if Instant::now() >= until => {
-                let _ = new.kill();
-                let _ = new.wait();
-                return Err(Failure::failed(format!(
-                    "{} does not serve after {} s, and was ended; {what} serves as before",
-                    program.display(),
-                    begun.elapsed().as_secs()
-                )));
-            }
-            None if begun.elapsed() >= PREPARATION && asks.is_some() => {
-                // During the handover it answers no other request; and once the new process serves, that one does.
-                let Some(place) = asks.take() else { continue };
-                let about = Channel::connect(place).and_then(|channel| ask(&channel, LOOK_AGAIN * 50));
-                if about.is_ok_and(|about| about.process != new.id()) {
-                    until = Instant::now();
-                }
-            }
-            None => {}
-        }
-    }
 }
 
 #[cfg(test)]

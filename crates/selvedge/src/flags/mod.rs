@@ -1,27 +1,25 @@
 //! Command line: commands, flags and their help. `config` checks relations between flags, and turns
 //! flags into values that commands use.
 
-pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod config;
 pub(crate) mod connect;
-pub(crate) mod doctor;
 pub(crate) mod help;
 pub(crate) mod import;
 pub(crate) mod key;
 pub(crate) mod look;
-pub(crate) mod nbd_tls;
 pub(crate) mod report;
 pub(crate) mod token;
 pub(crate) mod top;
-pub(crate) mod tune;
 
-pub(crate) use administration::flags::{confinement, image, nsid_list, serve, subsystem};
+pub(crate) use administration::flags::{image, nsid_list, serve, subsystem};
+pub(crate) use attachment::flags::attach;
 use clap::{Parser, Subcommand};
 pub(crate) use command_line::flags::{
-    EngineFlag, OutputFlags, OutputFormat, connection, control, log, number_error,
+    OutputFlags, OutputFormat, connection, control, interval, number_error,
 };
 pub(crate) use measurement::flags::{bench, sweep};
+pub(crate) use tuning::flags::{doctor, tune};
 
 /// Userspace NVMe/TCP storage stack: target, initiator and benchmark in one program.
 ///

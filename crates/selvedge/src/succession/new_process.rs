@@ -10,26 +10,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use administration::succession::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
 use engine::backend::BackendConfig;
 use engine::claims::{self, InheritedMemory};
 use engine::hand_over::{NotOffered, Process as _, Succeeded};
 use engine::target::hand_over::{Offer, Word};
 use engine::target::{NamespaceConfig, PortConfig, Target, TargetConfig};
 use gateway::{Member, OfferedMember};
-use rustix::process::Pid;
 
-use super::channel::Channel;
 use super::handed_ceph;
-use super::other_process::{OtherProcess, WatchedProcess};
 use super::program_state::ProgramState;
 use super::take_over::TakeOver;
 use crate::failure::Failure;
 use crate::mptcp::HandedSettings;
 
-/// Names the socket at which the old process waits.
-pub(crate) const PLACE_VARIABLE: &str = "SELVEDGE_SUCCEEDS";
-/// The old process, by its number.
-pub(crate) const PROCESS_VARIABLE: &str = "SELVEDGE_SUCCEEDS_PROCESS";
 /// Time for the old process to exit once this one serves.
 const END: Duration = Duration::from_secs(30);
 /// Time for the old process to die where this one cannot take its place.
@@ -219,12 +213,4 @@ fn missing_memory(offer: &Offer) -> Option<String> {
     };
     let (nqn, namespace) = namespaces.find(|(_, namespace)| is_missing(namespace))?;
     Some(format!("namespace {} of {nqn}", namespace.nsid))
-}
-
-/// Waits until the old process has died, if it does.
-pub(crate) fn await_death() {
-    let number = env::var(PROCESS_VARIABLE).ok().and_then(|number| number.parse().ok());
-    if let Some(Ok(process)) = number.and_then(Pid::from_raw).map(OtherProcess::open) {
-        process.has_died(END);
-    }
 }

@@ -7,17 +7,15 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use administration::succession::{Channel, OtherProcess, ResumeMark, Upgradable, UpgradeSocket};
 use engine::hand_over::{About, Fault, HandOverError};
 use engine::target::Target;
 use engine::target::hand_over::{Offer, TargetProtocol, Word, unknown_to};
 use gateway::Membership;
 use sd_notify::NotifyState;
 
-use super::channel::Channel;
-use super::other_process::{OtherProcess, ResumeMark};
 use super::program_state::ProgramState;
 use super::release::Release;
-use super::upgrade_socket::{Upgradable, UpgradeSocket};
 use crate::control::administration::Administration;
 use crate::mptcp::HandedSettings;
 use crate::spec::endpoint::Endpoint;

@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use engine::limits::IO_QUEUES_MAX;
+use measurement::setting::{Setting, fit};
 
-use super::fit;
-use super::setting::Setting;
 use crate::bench::auto_queues::{Climb, Step, Trial};
 use crate::bench::run::Outcome;
 use crate::config::workload::{VerifyState, Workload};

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use chart::units;
 use engine::initiator::Paths;
+use measurement::setting::{Setting, fit};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::setting::Setting;
-use super::{finish, fit, paths, warn};
+use super::{finish, warn};
 use crate::bench::matching::Placements;
 use crate::bench::process::{ProcessUse, ProcessWatch};
 use crate::bench::run::{Outcome, Run};
@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::fio::job_file::{Job, JobFile};
 use crate::fio::variables;
 use crate::flags::bench::{BenchFlags, BenchFormat, IoQueues, WorkloadFlags};
+use crate::mptcp;
 use crate::report;
 use crate::report::bench::BenchReport;
 use crate::report::fio::Measured;
@@ -97,7 +98,7 @@ pub(super) fn run(flags: &BenchFlags, typed: &WorkloadFlags, path: &Path) -> Res
     let setting = Setting::new(flags, &stop)?;
     let planned = plan(&file, &nsids, &setting, (typed, &shown))?;
     // Undone when the runs are over, and their connections with them.
-    let _machine = paths::prepare_machine(&flags.connection, &flags.paths)?;
+    let _machine = mptcp::prepare_host(flags.connection.transport, flags.paths.configure_mptcp)?;
     check(&planned, &setting)?;
     ask_to_write(&planned, &setting)?;
     let mut finished = Vec::new();

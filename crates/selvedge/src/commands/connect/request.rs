@@ -7,9 +7,9 @@ use engine::initiator::ConnectOptions;
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
-use super::super::discover;
 use super::tls::KernelKeys;
 use crate::config::connection::Connection;
+use crate::discovery;
 use crate::failure::Failure;
 use crate::flags::connect::ConnectFlags;
 use crate::kernel_initiator::FabricsOptions;
@@ -55,13 +55,13 @@ pub(super) fn requests(flags: &ConnectFlags, connection: &Connection) -> Result<
         Some(failure) => eprintln!("selvedge: {}", failure.line().unwrap_or_default()),
         None => {}
     }
-    if found.is_empty() { Err(discover::none(connection)) } else { Ok(found) }
+    if found.is_empty() { Err(discovery::none(connection)) } else { Ok(found) }
 }
 
 /// Returns the subsystems in a discovery log.
 fn shown_by(connection: &Connection) -> Result<Vec<Request>, Failure> {
     let mut found = Vec::new();
-    for record in discover::read(connection)?.records.iter().filter(|record| record.is_tcp_subsystem) {
+    for record in discovery::read(connection)?.records.iter().filter(|record| record.is_tcp_subsystem) {
         let Ok(nqn) = Nqn::new(&record.subnqn) else { continue };
         let address = HostAddress::of_record(&record.traddr, &record.trsvcid, connection.address);
         let address = address.map_err(Failure::failed)?;

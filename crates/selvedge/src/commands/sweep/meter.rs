@@ -5,12 +5,11 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use engine::target::Measured;
+use measurement::setting::{Setting, fit};
 
 use super::testbed::Testbed;
 use crate::bench::process::process_time;
 use crate::bench::run::{Outcome, Run};
-use crate::commands::bench::fit;
-use crate::commands::bench::setting::Setting;
 use crate::config::workload::{Fitted, Workload};
 use crate::control::client::Client;
 use crate::failure::Failure;

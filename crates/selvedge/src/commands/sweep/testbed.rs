@@ -4,20 +4,20 @@
 use std::net::SocketAddr;
 
 use engine::initiator::{Controller, NamespaceInfo, Paths, Volume};
+use measurement::setting::fit;
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
-use crate::commands::bench::fit;
-use crate::commands::bench::paths::{self, PathsAsked};
-use crate::commands::discover;
+use crate::bench::paths::{self, PathsAsked};
 use crate::commands::identify::ControllerReport;
 use crate::config::connection::Connection;
 use crate::config::workload::{Queues, Workload};
+use crate::discovery;
 use crate::failure::Failure;
 use crate::flags::bench::BenchFlags;
 use crate::flags::connection::Transport;
 use crate::flags::sweep::{Given, Preset};
-use crate::mptcp::Applied;
+use crate::mptcp::{self, Applied};
 use crate::report::document::FactGroup;
 use crate::spec::size::Size;
 use crate::sweep::advice::Surroundings;
@@ -44,7 +44,7 @@ impl Testbed {
         // Any rate does: a share becomes a number when the full load is known.
         let bench = plan.bench_flags(&first, Some(1)).map_err(Failure::usage)?;
         let connection = Connection::new(&bench.connection)?;
-        let nqn = discover::subsystem(&connection, bench.nqn.as_ref())?;
+        let nqn = discovery::subsystem(&connection, bench.nqn.as_ref())?;
         let queues = Queues { count: 1, entries: 32 };
         let options = paths::options(
             &PathsAsked::of(&bench, bench.first_nsid()),
@@ -79,7 +79,7 @@ impl Testbed {
         let flags = points.iter().filter_map(|point| plan.bench_flags(point, Some(1)).ok());
         let over_mptcp = flags.into_iter().find(|flags| flags.connection.transport == Transport::Mptcp);
         let flags = over_mptcp.as_ref().unwrap_or(&self.flags);
-        paths::prepare_machine(&flags.connection, &flags.paths)
+        mptcp::prepare_host(flags.connection.transport, flags.paths.configure_mptcp)
     }
 
     /// Returns the facts about the environment for a report.

@@ -1,0 +1,114 @@
+//! Replacement of a process: a command starts the new process and waits until it serves, and that one waits for the death of the
+//! old one.
+
+use std::env;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use engine::hand_over::{About, Process as _};
+use engine::target::hand_over::Word;
+use rustix::process::Pid;
+
+use super::channel::Channel;
+use super::other_process::OtherProcess;
+use crate::failure::Failure;
+
+/// Names the socket at which the old process waits.
+pub const PLACE_VARIABLE: &str = "SELVEDGE_SUCCEEDS";
+/// The old process, by its number.
+pub const PROCESS_VARIABLE: &str = "SELVEDGE_SUCCEEDS_PROCESS";
+/// Time limit of an upgrade.
+const PATIENCE: Duration = Duration::from_secs(45);
+/// Time after which the target is asked whether it still hands over: it gives the new process less time to prepare.
+const PREPARATION: Duration = Duration::from_secs(25);
+/// Interval of checks.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Time for the old process to exit where the new one serves without a hand-over.
+const END: Duration = Duration::from_secs(30);
+
+/// Asks a target's process for its start parameters.
+pub fn ask(channel: &Channel, time: Duration) -> io::Result<About> {
+    channel.wait_at_most(Some(time))?;
+    channel.say(
+        &Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true, knows: Vec::new() },
+        &[],
+    )?;
+    match channel.hear()? {
+        (Word::About(about), _) => Ok(about),
+        _ => Err(io::Error::other("it answers something else")),
+    }
+}
+
+/// Starts the new process of an upgrade, as the old one was started.
+pub fn start(program: &Path, about: &About, place: &Path) -> io::Result<Child> {
+    let mut new = Command::new(program);
+    new.args(&about.arguments).current_dir(&about.directory).stdin(Stdio::null());
+    // Its answer would stand before that of this command.
+    new.stdout(Stdio::null());
+    new.env(PROCESS_VARIABLE, about.process.to_string())
+        .env(PLACE_VARIABLE, place)
+        .env_remove("WATCHDOG_PID")
+        .env_remove("LISTEN_PID")
+        .env_remove("LISTEN_FDS");
+    new.envs(about.service.iter().map(|(name, value)| (name, value)));
+    // What is typed at this terminal is not for it.
+    new.process_group(0).spawn()
+}
+
+/// Waits for the end of the old process, which ends when the new one serves. `what` it is that serves. A target is asked at
+/// its place whether it still hands over.
+pub fn await_end(
+    old: &impl AsFd,
+    new: &mut Child,
+    (program, place): (&Path, Option<&Path>),
+    what: &str,
+) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let mut until = begun + PATIENCE;
+    let mut asks = place;
+    loop {
+        let mut ended = [rustix::event::PollFd::new(old, rustix::event::PollFlags::IN)];
+        let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.as_nanos() as i64 };
+        let has_ended = rustix::event::poll(&mut ended, Some(&pause)).is_ok_and(|ready| ready > 0);
+        match new.try_wait().map_err(Failure::failed)? {
+            Some(status) => {
+                let left = if has_ended { "and so has the old process" } else { "which serves as before" };
+                return Err(Failure::failed(format!(
+                    "{} has ended ({status}) in place of {what}, {left}",
+                    program.display()
+                )));
+            }
+            None if has_ended => return Ok(()),
+            None if Instant::now() >= until => {
+                let _ = new.kill();
+                let _ = new.wait();
+                return Err(Failure::failed(format!(
+                    "{} does not serve after {} s, and was ended; {what} serves as before",
+                    program.display(),
+                    begun.elapsed().as_secs()
+                )));
+            }
+            None if begun.elapsed() >= PREPARATION && asks.is_some() => {
+                // During the handover it answers no other request; and once the new process serves, that one does.
+                let Some(place) = asks.take() else { continue };
+                let about = Channel::connect(place).and_then(|channel| ask(&channel, LOOK_AGAIN * 50));
+                if about.is_ok_and(|about| about.process != new.id()) {
+                    until = Instant::now();
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// Waits until the old process has died, if it does.
+pub fn await_death() {
+    let number = env::var(PROCESS_VARIABLE).ok().and_then(|number| number.parse().ok());
+    if let Some(Ok(process)) = number.and_then(Pid::from_raw).map(OtherProcess::open) {
+        process.has_died(END);
+    }
+}
