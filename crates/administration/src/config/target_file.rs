@@ -30,20 +30,19 @@ const FABRIC: [&str; 4] = ["ports", "subsystems", "referrals", "discovery_nqn"];
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunTable {
-    /// Reactors, which are the threads that serve: how many, or the CPUs that each is kept on (`"0,1"`); without it, one for
-    /// each CPU that the process may use.
+    /// Number of reactors, the threads that serve, or a list of CPUs for one reactor each (`"0,1"`); by default
+    /// one for each CPU that the process may use.
     #[schemars(with = "Option<Reactors>")]
     reactors: Option<ReactorSpec>,
-    /// Mechanism by which reactors wait and move bytes; without it, io_uring where the kernel
-    /// offers it and epoll elsewhere.
+    /// I/O interface; by default io_uring where the kernel offers it, else epoll.
     engine: Option<EngineName>,
-    /// Microseconds for which a reactor polls at most before it sleeps; 0 never polls. At most 50
-    /// on epoll and with one CPU. [default: 200]
+    /// Longest time to poll before sleeping, in microseconds; 0 never polls. At most 50 on epoll and with one
+    /// CPU. [default: 200]
     poll_us: Option<u64>,
-    /// Images of Ceph that share one connection to their cluster. [default: 32]
+    /// Number of images that share one connection to their Ceph cluster. [default: 32]
     #[schemars(with = "Option<u64>")]
     bdevs_per_cluster: Option<Spanned<i64>>,
-    /// Milliseconds after which an operation that Ceph has not answered counts as lost; 0 waits forever. [default: 30000]
+    /// Time-out of an operation in a Ceph cluster, in milliseconds; 0 waits forever. [default: 30000]
     #[schemars(with = "Option<u64>")]
     ceph_timeout_ms: Option<Spanned<i64>>,
     #[serde(default)]
