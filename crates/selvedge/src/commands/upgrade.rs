@@ -94,10 +94,7 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let channel = Channel::connect(&place).map_err(unreachable)?;
     check_user(&channel)?;
     let about = ask(&channel, ANSWER).map_err(unreachable)?;
-    let program = match &flags.program {
-        Some(program) => program.clone(),
-        None => env::current_exe().map_err(Failure::failed)?,
-    };
+    let program = program(flags.program.as_deref())?;
     let is_same = || fs::metadata(&program).is_ok_and(|file| about.program == Some((file.dev(), file.ino())));
     if flags.if_changed && is_same() {
         let unchanged = Unchanged { process: about.process, program: program.display().to_string() };
@@ -175,6 +172,13 @@ fn ask(channel: &Channel, time: Duration) -> std::io::Result<About> {
         (Word::About(about), _) => Ok(about),
         _ => Err(std::io::Error::other("it answers something else")),
     }
+}
+
+/// Path of the program to start, from the root: the new process starts in the folder of the old one, and a bare name would be
+/// looked for in PATH.
+pub(super) fn program(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let program = named.map_or_else(env::current_exe, std::path::absolute);
+    program.map_err(Failure::failed)
 }
 
 pub(super) fn start(program: &PathBuf, about: &About, place: &PathBuf) -> std::io::Result<Child> {
@@ -255,6 +259,19 @@ pub(super) fn await_end(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_a_file_of_the_folder_in_which_the_command_runs() {
+        let here = env::current_dir().unwrap();
+        for (named, expected) in [
+            ("selvedge", here.join("selvedge")),
+            ("new/selvedge", here.join("new/selvedge")),
+            ("/bin/x", "/bin/x".into()),
+        ] {
+            assert_eq!(program(Some(Path::new(named))).unwrap(), expected);
+        }
+        assert_eq!(program(None).unwrap(), env::current_exe().unwrap());
+    }
 
     #[test]
     fn hosts_that_connected_again_are_counted_in_the_line() {

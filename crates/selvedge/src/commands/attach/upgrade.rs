@@ -1,7 +1,6 @@
 //! `selvedge attach upgrade`: another program in place of processes that have attached disks, whose users notice a pause and nothing
 //! else.
 
-use std::env;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,7 +12,7 @@ use engine::hand_over::About;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 
-use super::super::upgrade::{await_end, start};
+use super::super::upgrade::{await_end, program, start};
 use super::detach::{ALL, place, unknown};
 use super::record::{KnownRecord, succession_place};
 use super::succession::Word;
@@ -80,10 +79,7 @@ struct Running {
 
 /// Starts the new processes, one after the other, and waits until each serves.
 pub(super) fn run(flags: &UpgradeAttachFlags) -> Result<(), Failure> {
-    let program = match &flags.program {
-        Some(program) => program.clone(),
-        None => env::current_exe().map_err(Failure::failed)?,
-    };
+    let program = program(flags.program.as_deref())?;
     let mut upgraded = UpgradedProcesses::default();
     let mut outcome = Ok(());
     for running in chosen(flags)? {
