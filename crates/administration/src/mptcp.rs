@@ -59,7 +59,7 @@ impl MptcpPlan {
     pub fn apply(self) -> Result<Applied, Failure> {
         if !self.is_empty() && !rustix::process::geteuid().is_root() {
             return Err(Failure::failed(format!(
-                "only root may change what MPTCP uses; run as root, or have root run: {}",
+                "only root may configure MPTCP; run as root, or have root run: {}",
                 self.lines().join("; ")
             )));
         }
@@ -85,7 +85,7 @@ impl MptcpPlan {
 pub fn prepare_host(transport: Transport, configures: bool) -> Result<Option<Applied>, Failure> {
     if transport != Transport::Mptcp {
         return if configures {
-            Err(Failure::usage("--configure-mptcp goes with -t mptcp"))
+            Err(Failure::usage("--configure-mptcp requires -t mptcp"))
         } else {
             Ok(None)
         };

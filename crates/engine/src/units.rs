@@ -31,23 +31,44 @@ const UNITS: [(&str, u32); 5] = [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p
 impl FromStr for Size {
     type Err = QuantityError;
 
-    /// Units count in 1,024s however they are spelled: `k`, `kb` and `KiB` are the same. (fio takes `kib` for 1,000s.)
+    /// Units count in 1,024s however they are spelled: `k`, `kb`, `Ki` and `KiB` are the same. (fio takes `kib` for 1,000s.) A
+    /// fraction of a unit, such as `1.5t`, has to be a whole number of bytes.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let text = text.trim();
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
         let (number, unit) = text.split_at(digits);
         let hint = || QuantityError::Size(text.to_owned());
-        let number: u64 = number.parse().map_err(|_| hint())?;
+        let (whole, fraction) = match number.split_once('.') {
+            Some((whole, fraction)) => (whole, Some(fraction)),
+            None => (number, None),
+        };
+        let whole: u64 = whole.parse().map_err(|_| hint())?;
         let unit = unit.trim().to_ascii_lowercase();
-        let unit = unit.strip_suffix("ib").or(unit.strip_suffix('b')).unwrap_or(&unit);
+        let unit = unit.strip_suffix('b').unwrap_or(&unit);
+        let unit = unit.strip_suffix('i').filter(|letter| !letter.is_empty()).unwrap_or(unit);
         let shift = if unit.is_empty() {
             0
         } else {
             UNITS.iter().find(|(name, _)| *name == unit).map(|(_, shift)| *shift).ok_or_else(hint)?
         };
-        let bytes = number.checked_shl(shift).filter(|bytes| bytes >> shift == number);
-        bytes.map(Size).ok_or_else(|| QuantityError::SizeMax(text.to_owned()))
+        let bytes = whole.checked_shl(shift).filter(|bytes| bytes >> shift == whole);
+        let bytes = bytes.ok_or_else(|| QuantityError::SizeMax(text.to_owned()))?;
+        // Less than one unit, whose bits are free in the whole ones.
+        let rest = fraction.map_or(Some(0), |fraction| fraction_of(shift, fraction)).ok_or_else(hint)?;
+        Ok(Size(bytes | rest))
     }
+}
+
+/// Bytes in a decimal fraction of a unit, if that is a whole number of them.
+fn fraction_of(shift: u32, fraction: &str) -> Option<u64> {
+    const DIGITS_MAX: usize = 18;
+    if fraction.is_empty() || fraction.len() > DIGITS_MAX || shift == 0 {
+        return None;
+    }
+    let numerator: u128 = fraction.parse::<u64>().ok()?.into();
+    let denominator = 10u128.pow(fraction.len() as u32);
+    let bytes = numerator << shift;
+    bytes.is_multiple_of(denominator).then(|| (bytes / denominator) as u64)
 }
 
 impl schemars::JsonSchema for Size {
@@ -160,6 +181,10 @@ mod tests {
             ("2t", 2 << 40),
             ("0", 0),
             ("100b", 100),
+            ("10Gi", 10 << 30),
+            ("1.5T", 3 << 39),
+            ("0.5 KiB", 512),
+            ("2.250m", 9 << 18),
         ];
         for (text, bytes) in cases {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
@@ -168,7 +193,23 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in ["", "k", "4x", "-1", "1.5g", "99999999999t", "4 kk", "4ib4"] {
+        for text in [
+            "",
+            "k",
+            "4x",
+            "-1",
+            "99999999999t",
+            "4 kk",
+            "4ib4",
+            "4i",
+            "4ib",
+            "1.1g",
+            "1.5",
+            "1.g",
+            ".5g",
+            "1.2.5g",
+            "1.+5g",
+        ] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }

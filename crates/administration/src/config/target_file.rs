@@ -30,20 +30,19 @@ const FABRIC: [&str; 4] = ["ports", "subsystems", "referrals", "discovery_nqn"];
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunTable {
-    /// Reactors, which are the threads that serve: how many, or the CPUs that each is kept on (`"0,1"`); without it, one for
-    /// each CPU that the process may use.
+    /// Number of reactors, the threads that serve, or a list of CPUs for one reactor each (`"0,1"`); by default
+    /// one for each CPU that the process may use.
     #[schemars(with = "Option<Reactors>")]
     reactors: Option<ReactorSpec>,
-    /// Mechanism by which reactors wait and move bytes; without it, io_uring where the kernel
-    /// offers it and epoll elsewhere.
+    /// I/O interface; by default io_uring where the kernel offers it, else epoll.
     engine: Option<EngineName>,
-    /// Microseconds for which a reactor polls at most before it sleeps; 0 never polls. At most 50
-    /// on epoll and with one CPU. [default: 200]
+    /// Longest time to poll before sleeping, in microseconds; 0 never polls. At most 50 on epoll and with one
+    /// CPU. [default: 200]
     poll_us: Option<u64>,
-    /// Images of Ceph that share one connection to their cluster. [default: 32]
+    /// Number of images that share one connection to their Ceph cluster. [default: 32]
     #[schemars(with = "Option<u64>")]
     bdevs_per_cluster: Option<Spanned<i64>>,
-    /// Milliseconds after which an operation that Ceph has not answered counts as lost; 0 waits forever. [default: 30000]
+    /// Time-out of an operation in a Ceph cluster, in milliseconds; 0 waits forever. [default: 30000]
     #[schemars(with = "Option<u64>")]
     ceph_timeout_ms: Option<Spanned<i64>>,
     #[serde(default)]
@@ -81,8 +80,28 @@ impl Mistake {
 
 impl From<toml::de::Error> for Mistake {
     fn from(error: toml::de::Error) -> Self {
-        Self { what: error.message().to_owned(), span: error.span() }
+        Self { what: in_words(error.message()), span: error.span() }
     }
+}
+
+/// A message of the parser with words for Rust's types.
+fn in_words(message: &str) -> String {
+    let Some((fault, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    let expected = match expected {
+        "u8" => "a whole number up to 255",
+        "u16" => "a whole number up to 65535",
+        "u32" | "u64" | "usize" | "i64" => "a whole number",
+        "struct variant BackendConfig::Memory" | "struct variant BackendConfig::Null" => {
+            "a table, as in { size = \"1g\" }"
+        }
+        "struct variant BackendConfig::File" | "struct variant BackendConfig::Block" => {
+            "a table, as in { path = \"/srv/disk.img\" }"
+        }
+        "a sequence" => "a list",
+        other if other.starts_with("struct ") || other == "a map" => "a table",
+        other => other,
+    };
+    format!("{fault}, expected {expected}")
 }
 
 /// Reads and checks the file.
@@ -146,7 +165,7 @@ fn read_fabric(mut table: Spanned<DeTable<'_>>) -> Result<FabricConfig, Mistake>
             span: span_of(&places, &format!("subsystems[{at}].{field}")),
         };
         if fabric.subsystems[..at].iter().any(|other| other.nqn == subsystem.nqn) {
-            return Err(wrong("nqn", format!("subsystem {} is there twice", subsystem.nqn)));
+            return Err(wrong("nqn", format!("subsystem {} is given twice", subsystem.nqn)));
         }
         for (number, namespace) in subsystem.namespaces.iter().enumerate() {
             namespace::check(namespace)
@@ -370,7 +389,22 @@ id = "gateway"
             (format!("{port}{subsystem}{namespace}memory = \"1m\"\nid = \"a\"\n"), 7, "with rbd only"),
             (format!("{port}{subsystem}{namespace}rbd = \"a/b\"\nsize = \"1m\"\n"), 7, "has its own"),
             (format!("{port}{subsystem}{namespace}rbd = \"a/b\"\nshared = true\n"), 7, "with file and"),
-            (format!("{port}{subsystem}command_quiesce_ms = 65536\n"), 5, "u16"),
+            (
+                format!("{port}{subsystem}command_quiesce_ms = 65536\n"),
+                5,
+                "expected a whole number up to 65535",
+            ),
+            (
+                format!("{port}{subsystem}{namespace}backend.memory = \"1g\"\n"),
+                6,
+                "expected a table, as in { size",
+            ),
+            (
+                format!("{port}{subsystem}{namespace}memory = \"1m\"\nqos = {{ iops = \"5k\" }}\n"),
+                7,
+                "expected a whole number",
+            ),
+            (format!("{port}{subsystem}hosts = \"nqn.b\"\n"), 5, "expected a list"),
             (format!("{port}{subsystem}command_quiesce = \"soon\"\n"), 5, "`auto`"),
             (format!("[[port]]\naddress = \"0.0.0.0\"\n{subsystem}"), 3, "allow_any_host"),
         ];

@@ -24,8 +24,7 @@ const HIDDEN: [&str; 10] = [
     "tls_key_sealed",
 ];
 /// Forms that a file takes in addition to those of the API.
-const MORE: [(&str, &str, &str); 1] =
-    [("port", "address", "A name is looked up, and without a service it is 4420.")];
+const MORE: [(&str, &str, &str); 1] = [("port", "address", "A name is resolved; the default port is 4420.")];
 
 /// All of a file: how the target runs, and what it serves.
 #[derive(JsonSchema)]
@@ -84,7 +83,7 @@ fn rename_lists(schema: &mut Value, of: &str) {
 pub fn tables() -> Vec<Table> {
     let schema = schema();
     let mut reader = Reader { definitions: &schema["$defs"], tables: Vec::new() };
-    reader.table("", &schema, "How the target runs, before the first table.");
+    reader.table("", &schema, "Settings of the process, before the first table.");
     reader.tables
 }
 

@@ -425,7 +425,7 @@ impl Administration {
         membership.await_images(&early)?;
         let turn = membership.serving_guard();
         if membership.fabric(&turn) != before {
-            let refusal = Refusal::conflict("what is served has changed at the same moment");
+            let refusal = Refusal::conflict("the configuration was changed at the same moment; try again");
             return Err(refusal.hint("look at it, and ask again"));
         }
         host.map(|host| self.target.check_reserved(&wanted, host)).transpose()?;
@@ -528,7 +528,7 @@ fn check_namespace(
     {
         let (before, after) = (Size(before), Size(after));
         let what = format!("namespace {} would become smaller: {before} to {after}", new.nsid);
-        let hint = "what is beyond its new end is lost; if that is meant, say \"shrink\": true";
+        let hint = "data beyond its new end is lost; if that is intended, set \"shrink\": true";
         return Err(Refusal::conflict(what).about(field("size")).hint(hint));
     }
     if old.write_protection == WriteProtection::Permanent

@@ -64,7 +64,9 @@ impl Client {
         let own = tls.control_cert.clone().zip(tls.control_key.clone());
         let own = own.map(|(certificate, key)| OwnCertificate { certificate, key });
         if let (Endpoint::Tcp(_), None) = (&endpoint, &token) {
-            return Err(Failure::usage("over TCP the target wants a token: add --control-token-file FILE"));
+            return Err(Failure::usage(
+                "the target requires a token over TCP: add --control-token-file FILE",
+            ));
         }
         if let (Endpoint::Tls { .. }, None, None) = (&endpoint, &token, &own) {
             let what = "the target requires authentication: add --control-token-file FILE, or --control-cert and --control-key";
@@ -129,12 +131,8 @@ impl Client {
     }
 
     fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, Failure> {
-        serde_json::from_slice(bytes).map_err(|error| {
-            Failure::failed(format!(
-                "{} answers what this program does not understand: {error}",
-                self.endpoint
-            ))
-        })
+        serde_json::from_slice(bytes)
+            .map_err(|error| Failure::failed(format!("invalid response from {}: {error}", self.endpoint)))
     }
 
     /// Sends a request. One that reaches the old process of a target which is handed over is sent to the new process.
@@ -209,7 +207,7 @@ impl Client {
 
     fn failed(&self, error: &io::Error) -> Failure {
         if let Some(why) = self.tls.as_ref().and_then(|tls| tls.explain(error)) {
-            return Failure::failed(format!("{} cannot be asked: {why}", self.endpoint));
+            return Failure::failed(format!("cannot reach {}: {why}", self.endpoint));
         }
         let hint = match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -217,11 +215,11 @@ impl Client {
             }
             io::ErrorKind::PermissionDenied => "; only the target's user may use it",
             io::ErrorKind::InvalidData if matches!(self.endpoint, Endpoint::Tcp(_)) => {
-                "; is it tls: and not tcp: there?"
+                "; does the target use tls: there?"
             }
             _ => "",
         };
-        Failure::failed(format!("{} cannot be asked: {error}{hint}", self.endpoint))
+        Failure::failed(format!("cannot reach {}: {error}{hint}", self.endpoint))
     }
 
     fn refused(&self, status: StatusCode, answer: &[u8]) -> Failure {
@@ -245,7 +243,7 @@ fn only_target() -> Result<Endpoint, Failure> {
         0 => {
             let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
             Err(Failure::failed(format!(
-                "no target is found (none in {}): start one with `selvedge serve`, or say where with --control",
+                "no target is found (none in {}): start one with `selvedge serve`, or name its control socket with --control",
                 folders.join(", ")
             )))
         }

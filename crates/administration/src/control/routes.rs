@@ -109,8 +109,8 @@ macro_rules! route {
 }
 
 const PUT_FLAGS: &[(&str, &str)] = &[
-    ("dry_run", "Only say what would change"),
-    ("shrink", "Let namespaces become smaller; what is beyond their new end is lost"),
+    ("dry_run", "Report the changes without making them"),
+    ("shrink", "Allow smaller namespaces; data beyond their new end is lost"),
 ];
 
 const DENY_FLAGS: &[(&str, &str)] = &[
@@ -119,13 +119,13 @@ const DENY_FLAGS: &[(&str, &str)] = &[
 ];
 
 const REMOVE_FLAGS: &[(&str, &str)] = &[
-    ("delete_image", "Remove the namespace's image from its Ceph cluster as well, and all that is in it"),
+    ("delete_image", "Delete the namespace's image and all its data from its Ceph cluster, too"),
     ("trash_image", "Move the namespace's image to its pool's trash"),
 ];
 
 const LIVE_FLAGS: &[(&str, &str)] = &[("once", "End after the first second")];
 
-const PICTURE_FLAGS: &[(&str, &str)] = &[("bare", "Without its style, for a page that has it")];
+const PICTURE_FLAGS: &[(&str, &str)] = &[("bare", "Omit the style, for a page that has it")];
 
 /// Stream of live events.
 pub(super) const LIVE_PATH: &str = "/v1/live";
@@ -182,41 +182,41 @@ pub(super) const METRICS_PATHS: [&str; 2] = [METRICS_PATH, CEPH_NVMEOF_METRICS_P
 pub(super) const ROUTES: &[Route] = &[
     route!(Read "GET" "/v1/status", "Ports, controllers with their queues, and reactors", None,
         200 Some("Status"), fabric::status),
-    route!(Read "GET" LIVE_PATH, "What is happening, as server-sent events: `roster` (LiveRoster), who is connected, at first and every \
-        few seconds; `findings` (Findings), what is wrong, every ten; `tick` (LiveTick), what was done, each second. It ends after a minute; ask again",
+    route!(Read "GET" LIVE_PATH, "Live state as server-sent events: `roster` (LiveRoster), the connected hosts, at first and every \
+        few seconds; `findings` (Findings), every ten; `tick` (LiveTick), rates and health, each second. It ends after a minute",
         None, 200 Some("LiveTick"), live::watch, LIVE_FLAGS),
     route!(Read "GET" "/v1/history", "Rates of the last hour, as far as the target was sampled for live viewers", None,
         200 Some("History"), live::history),
-    route!(Read "GET" "/v1/subsystems/{nqn}/namespaces/{nsid}/history", "The same of one namespace", None,
+    route!(Read "GET" "/v1/subsystems/{nqn}/namespaces/{nsid}/history", "Rates of one namespace in the last hour", None,
         200 Some("History"), live::namespace_history),
-    route!(Read "GET" FINDINGS_PATH, "What is wrong with the target and what to do, by the rules of `selvedge doctor`; of the last ten \
-        seconds, or after a second", None, 200 Some("Findings"), live::findings),
-    route!(Read "GET" TOPOLOGY_PATH, "Where the packets of the target's connections go: network card's queue, interrupt, CPU, reactor; \
-        as it is now, or was in the last ten seconds", None, 200 Some("PacketPaths"), live::topology),
-    route!(Read "GET" PICTURE_PATH, "The same as the picture that `selvedge tune show` draws", None, 200 None, live::topology_picture,
+    route!(Read "GET" FINDINGS_PATH, "Problems of the target and their remedies, by the rules of `selvedge doctor`; at most ten \
+        seconds old, or of a new sample of a second", None, 200 Some("Findings"), live::findings),
+    route!(Read "GET" TOPOLOGY_PATH, "Packet path of the target's connections: queue of the network card, interrupt, CPU, reactor; \
+        at most ten seconds old", None, 200 Some("PacketPaths"), live::topology),
+    route!(Read "GET" PICTURE_PATH, "Packet path as a picture, as `selvedge tune show` draws it", None, 200 None, live::topology_picture,
         PICTURE_FLAGS),
-    route!(Read "GET" "/v1/log", "How much the target logs", None, 200 Some("Log"), log_level::show),
-    route!(Admin "PUT" "/v1/log", "Log more, or less, until the target ends", body::<log_level::LogBody>("Log"),
+    route!(Read "GET" "/v1/log", "Log level of the target", None, 200 Some("Log"), log_level::show),
+    route!(Admin "PUT" "/v1/log", "Set the log level, until the target ends", body::<log_level::LogBody>("Log"),
         200 Some("Log"), log_level::put),
-    route!(Admin "GET" AUDIT_PATH, "The latest records of the audit log: who did what, without what stood in requests", None,
+    route!(Admin "GET" AUDIT_PATH, "Latest records of the audit log, without the content of requests", None,
         200 Some("AuditTail"), audit_tail::show),
-    route!(Read "GET" "/v1/sweeps", "Sweeps that were published here, how far each is, and whether it is still heard of", None,
+    route!(Read "GET" "/v1/sweeps", "Published sweeps, with their progress and state", None,
         200 Some("Sweeps"), sweeps::list),
     route!(Read "GET" SWEEP_PATH, "One sweep, with the points that it has measured", None, 200 Some("Sweep"), sweeps::show),
-    route!(Operate "PUT" SWEEP_PATH, "Tell how far a sweep of a subsystem is, with all that it has measured so far; kept in memory",
+    route!(Operate "PUT" SWEEP_PATH, "Publish the progress and results of a sweep of a subsystem; kept in memory",
         body::<sweeps::SweepBody>("SweepSoFar"), 200 Some("SweepTitle"), sweeps::publish),
-    route!(Read "GET" "/v1/slow-commands", "Commands that took long, and what their time was spent on", None,
+    route!(Read "GET" "/v1/slow-commands", "Slow commands, with the time of each stage", None,
         200 Some("SlowCommands"), slow_commands::show),
-    route!(Admin "PUT" "/v1/slow-commands", "Keep commands that take so long, until the target ends",
+    route!(Admin "PUT" "/v1/slow-commands", "Set the shortest duration of commands to record, until the target ends",
         body::<slow_commands::ThresholdBody>("SlowCommandsThreshold"), 200 Some("SlowCommands"), slow_commands::put),
-    route!(Read "GET" "/v1/config", "All that is served", None, 200 Some("Config"), fabric::config),
-    route!(Admin "PUT" "/v1/config", "Serve this and nothing else", body::<FabricConfig>("NewConfig"),
+    route!(Read "GET" "/v1/config", "The whole configuration", None, 200 Some("Config"), fabric::config),
+    route!(Admin "PUT" "/v1/config", "Replace the whole configuration", body::<FabricConfig>("NewConfig"),
         200 Some("Changes"), fabric::put_config, PUT_FLAGS),
     route!(Read "GET" "/v1/subsystems", "All subsystems", None, 200 Some("Subsystems"), subsystems::list),
     route!(Admin "POST" "/v1/subsystems", "Add a subsystem", body::<SubsystemConfig>("NewSubsystem"),
         201 Some("Subsystem"), subsystems::add),
     route!(Read "GET" "/v1/subsystems/{nqn}", "One subsystem", None, 200 Some("Subsystem"), subsystems::show),
-    route!(Admin "PATCH" "/v1/subsystems/{nqn}", "Change what is given of a subsystem; null takes storage away",
+    route!(Admin "PATCH" "/v1/subsystems/{nqn}", "Change settings of a subsystem; null removes its storage",
         body::<Patch<SubsystemConfig>>("SubsystemPatch"), 200 Some("Subsystem"), subsystems::patch),
     route!(Admin "DELETE" "/v1/subsystems/{nqn}", "Remove a subsystem; its hosts are disconnected, its files stay", None,
         204 None, subsystems::remove),
@@ -225,12 +225,12 @@ pub(super) const ROUTES: &[Route] = &[
         201 Some("Host"), subsystems::allow),
     route!(Operate "DELETE" "/v1/subsystems/{nqn}/hosts/{host}", "Deny a host", None, 204 None, subsystems::deny,
         DENY_FLAGS),
-    route!(Operate "PUT" HOST_KEY_PATH, "Give a host secrets, by which it has to authenticate, and TLS keys",
+    route!(Operate "PUT" HOST_KEY_PATH, "Set the secrets of a host, by which it must authenticate, and its TLS keys",
         body::<HostKeyBody>("NewHostKey"), 200 Some("HostKey"), host_keys::put),
-    route!(Operate "PATCH" HOST_KEY_PATH, "Change some of a host's keys; null takes one away",
+    route!(Operate "PATCH" HOST_KEY_PATH, "Change some of a host's keys; null removes one",
         body::<HostKeyPatch>("HostKeyPatch"), 200 Some("HostKey"), host_keys::patch),
     route!(Operate "PUT" "/v1/subsystems/{nqn}/controller_key",
-        "Give a subsystem the secret by which it authenticates to all hosts that have one; null takes it away",
+        "Set the secret by which a subsystem authenticates to all hosts that have one; null removes it",
         body::<ControllerKeyBody>("ControllerKey"), 200 Some("Subsystem"), host_keys::put_controller_key),
     route!(Operate "DELETE" HOST_KEY_PATH, "Remove the secret and the TLS key of a host", None,
         204 None, host_keys::remove),
@@ -240,19 +240,19 @@ pub(super) const ROUTES: &[Route] = &[
         body::<NamespaceBody>("AddNamespace"), 201 Some("Namespace"), namespaces::add),
     route!(Read "GET" "/v1/subsystems/{nqn}/namespaces/{nsid}", "One namespace", None,
         200 Some("Namespace"), namespaces::show),
-    route!(Operate "PATCH" NAMESPACE_PATH, "Change what is given of a namespace; the size of an image is changed in its cluster",
+    route!(Operate "PATCH" NAMESPACE_PATH, "Change settings of a namespace; the size of an image is changed in its cluster",
         body::<NamespacePatch>("NamespacePatch"), 200 Some("Namespace"), namespaces::patch),
-    route!(Operate "DELETE" NAMESPACE_PATH, "Remove a namespace; its file or image stays, unless the image is to go", None,
+    route!(Operate "DELETE" NAMESPACE_PATH, "Remove a namespace; its file stays, and its image without a flag that removes it", None,
         204 None, namespaces::remove, REMOVE_FLAGS),
     route!(Operate "POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/reopen",
-        "Reopen a namespace's file or device after a failed synchronization; it takes writes again", None,
+        "Reopen a namespace's file or device after a failed synchronization; writes are accepted again", None,
         200 Some("Namespace"), namespaces::reopen),
     route!(Read "GET" RESERVATIONS_PATH, "Hosts that are registered on a namespace, and its reservation", None,
         200 Some("Reservations"), namespaces::reservations),
-    route!(Admin "DELETE" RESERVATIONS_PATH, "Clear all registrations of a namespace, and its reservation; their hosts get a notice", None,
+    route!(Admin "DELETE" RESERVATIONS_PATH, "Clear all registrations of a namespace, and its reservation; its hosts are notified", None,
         204 None, namespaces::clear_reservations),
     route!(Admin "DELETE" "/v1/subsystems/{nqn}/namespaces/{nsid}/reservations/{host}",
-        "Clear the registration of one host, and the reservation if it is its alone", None,
+        "Clear the registration of one host, and a reservation that it alone holds", None,
         204 None, namespaces::clear_reservations),
     route!(Read "GET" SNAPSHOTS_PATH, "The snapshots of a namespace's image", None, 200 Some("Snapshots"), images::snapshots),
     route!(Operate "POST" SNAPSHOTS_PATH, "Make a snapshot of a namespace's image", body::<SnapshotBody>("NewSnapshot"),
@@ -265,10 +265,10 @@ pub(super) const ROUTES: &[Route] = &[
         "Clone a snapshot of a namespace's image, and add a namespace on the clone",
         body::<CloneBody>("Clone"), 201 Some("Namespace"), images::clone),
     route!(Operate "POST" "/v1/subsystems/{nqn}/namespaces/{nsid}/flatten",
-        "Copy into a namespace's image all that it shares with what it was cloned from", None,
+        "Flatten a namespace's image: copy all data that it shares with its parent", None,
         202 Some("Task"), images::flatten),
-    route!(Read "GET" "/v1/tasks", "What was begun and takes long", None, 200 Some("Tasks"), images::tasks),
-    route!(Read "GET" "/v1/tasks/{id}", "How far a task is", None, 200 Some("Task"), images::task),
+    route!(Read "GET" "/v1/tasks", "Running and ended tasks on images", None, 200 Some("Tasks"), images::tasks),
+    route!(Read "GET" "/v1/tasks/{id}", "Progress of a task", None, 200 Some("Task"), images::task),
     route!(Read "GET" "/v1/subsystems/{nqn}/ana-groups", "The ANA groups of a subsystem", None,
         200 Some("AnaGroups"), subsystems::ana_groups),
     route!(Read "GET" "/v1/subsystems/{nqn}/ana-groups/{id}", "The states of an ANA group", None,
@@ -284,25 +284,25 @@ pub(super) const ROUTES: &[Route] = &[
         body::<engine::target::ReferralConfig>("NewReferral"), 201 Some("Referral"), ports::add_referral),
     route!(Admin "DELETE" "/v1/referrals/{address}/{service}", "Remove a referral", None,
         204 None, ports::remove_referral),
-    route!(Read "POST" PREVIEW_PATH, "Preview of a change, which its sender must be allowed; nothing is changed",
+    route!(Read "POST" PREVIEW_PATH, "Preview a change, with the same roles and refusals; nothing is changed",
         body::<preview::PreviewBody>("PlannedChange"), 200 Some("Preview"), show_preview),
     route!(Read "GET" "/v1/connections", "The controllers of all hosts, with their queues", None,
         200 Some("Connections"), connections::list),
-    route!(Admin "DELETE" "/v1/controllers/{cntlid}", "End a controller; its host may come back", None,
+    route!(Admin "DELETE" "/v1/controllers/{cntlid}", "End a controller; its host may reconnect", None,
         204 None, connections::reset),
-    route!(Read "GET" "/v1/gateways", "The gateways of the group that the target belongs to, and what each serves", None,
+    route!(Read "GET" "/v1/gateways", "Gateways of the target's group, and the load-balancing groups that each serves", None,
         200 Some("GatewayGroup"), gateways::show),
-    route!(Admin "PATCH" GATEWAY_PATH, "Have a gateway serve nothing as long as another one can, or let it serve again",
+    route!(Admin "PATCH" GATEWAY_PATH, "Drain a gateway, or resume it",
         body::<gateways::GatewayPatch>("GatewayPatch"), 200 Some("Gateway"), gateways::patch),
     route!(Admin "POST" "/v1/gateways/{name}/failback",
-        "Give a gateway that has returned its load-balancing groups, without the delay; sent to the gateway that has them",
+        "Give a gateway that has returned its load-balancing groups now; sent to the gateway that serves them",
         None, 204 None, gateways::fail_back),
     route!(Admin "DELETE" GATEWAY_PATH,
-        "Take a gateway out of the group that has ended or was given up; its namespaces go to other load-balancing groups",
+        "Remove an ended gateway from the group; its namespaces move to other load-balancing groups",
         None, 204 None, gateways::remove),
     route!(Read "GET" "/v1/openapi.json", "This document", None, 200 None, openapi::answer),
-    route!(Metrics "GET" METRICS_PATH, "What was done, in Prometheus's text format", None, 200 None, metrics::answer),
-    route!(Metrics "GET" CEPH_NVMEOF_METRICS_PATH, "The same by the names of ceph-nvmeof's exporter", None, 200 None,
+    route!(Metrics "GET" METRICS_PATH, "Metrics in Prometheus' text format", None, 200 None, metrics::answer),
+    route!(Metrics "GET" CEPH_NVMEOF_METRICS_PATH, "Metrics by the names of ceph-nvmeof's exporter", None, 200 None,
         ceph_nvmeof::metrics),
 ];
 
@@ -477,7 +477,7 @@ async fn perform(
         }
         outcome
     });
-    work.await.unwrap_or_else(|_| Err(Refusal::new(500, "the request failed inside; the log says where")))
+    work.await.unwrap_or_else(|_| Err(Refusal::new(500, "internal error; the log names the place")))
 }
 
 /// Answers what a change would come to.
@@ -538,8 +538,8 @@ async fn receive(request: Request, limit: Duration) -> Result<Vec<u8>, Refusal> 
     match timeout(limit, Limited::new(request.into_body(), BODY_BYTES_MAX).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(large()),
-        Ok(Err(error)) => Err(Refusal::new(400, format!("the body did not come whole: {error}"))),
-        Err(_) => Err(Refusal::new(408, "the body took too long to come")),
+        Ok(Err(error)) => Err(Refusal::new(400, format!("the body of the request is incomplete: {error}"))),
+        Err(_) => Err(Refusal::new(408, "timed out waiting for the body of the request")),
     }
 }
 
@@ -547,8 +547,7 @@ fn wrong_method(path: &str, method: &str) -> Response {
     let routes = ROUTES.iter().filter(|route| route.path == path);
     let allowed: Vec<&str> = routes.map(|route| route.method).collect();
     let allowed = allowed.join(", ");
-    let mut response =
-        refuse(&Refusal::new(405, format!("{path} cannot be asked with {method}, but with {allowed}")));
+    let mut response = refuse(&Refusal::new(405, format!("{path} does not take {method}, but {allowed}")));
     if let Ok(value) = HeaderValue::from_str(&allowed) {
         response.headers_mut().insert(ALLOW, value);
     }

@@ -53,31 +53,29 @@ Examples:
 A target.toml:
   reactors = 2                       # or CPUs: \"0,1\"
   bdevs_per_cluster = 8              # and ceph_timeout_ms = 30000
-  [quotas]                           # how much one host may take
-  controllers_per_host = 64          # queues_per_host, ..._per_network, discovery_controllers
+  [quotas]                           # also ..._per_network, discovery_controllers
+  controllers_per_host = 64          # and queues_per_host
   [[port]]
-  address = \"192.168.0.231\"
-  service = 4420                     # the default
-  advertise = \"10.0.2.2\"           # only if hosts see another address
-  transport = \"mptcp\"              # or tcp; and congestion = \"cubic\"
-  tls = \"required\"                 # or allowed, off
+  address = \"192.168.0.231:4420\"
+  advertise = \"10.0.2.2\"             # only if hosts see another address
+  transport = \"mptcp\"                # or tcp; and congestion = \"cubic\"
+  tls = \"required\"                   # or allowed, off
   [[subsystem]]
   nqn = \"nqn.2026-01.org.example:disks\"
   allow_any_host = true              # or hosts = [\"nqn...\", ...]
-  storage = { directory = \"/srv/nvme\", max = \"1t\" }  # hosts may create namespaces there
-  command_quiesce = \"auto\"         # or command_quiesce_ms = 31000
+  storage = { directory = \"/srv/nvme\", bytes_max = \"1t\" }  # for namespaces of hosts
+  command_quiesce = \"auto\"           # or command_quiesce_ms = 31000
   [[subsystem.namespace]]
-  file = \"disk.img\"                # or memory, null, block_device, rbd = \"POOL/IMAGE\" with conf and id
-  size = \"10g\"
-  block = 4096                       # nsid, uuid and nguid may be given too
-  qos = { iops = 10000, bytes = \"200m\" }  # each second; also read_iops, write_bytes, ...
-  visible_to = [\"nqn...\"]            # or hidden_from; seen by all without
-  write_protection = \"on\"           # or until_restart, permanent
+  backend.file = { path = \"disk.img\", size = \"10g\" }  # or memory, null, block, rbd
+  block_size = 4096                  # and nsid, uuid, nguid
+  qos = { iops = 10000, bytes = \"200m\" }  # per second; also read_iops, write_bytes, ...
+  visible.only = [\"nqn...\"]          # or visible.all_except; default: all hosts
+  write_protection = \"on\"            # or until-restart, permanent
   ana_group = 2
   [[subsystem.ana_group]]
   id = 2
-  state = \"non-optimized\"           # inaccessible, persistent-loss, change
-  ports = { 1 = \"optimized\" }      # where it differs, by the ports' numbers
+  state = \"non-optimized\"            # or inaccessible, persistent-loss, change
+  ports = { 1 = \"optimized\" }        # for ports in another state, by their numbers
   [[referral]]                       # another discovery service
   address = \"192.168.0.232\"
   service = 8009
@@ -110,11 +108,12 @@ pub struct ServeFlags {
     pub config: Option<PathBuf>,
 
     /// Transport; mptcp also accepts hosts with plain TCP [default: tcp]
-    #[arg(short = 't', long, value_name = "TYPE")]
+    #[arg(short = 't', long, value_name = "TYPE", ignore_case = true)]
     pub transport: Option<Transport>,
 
-    /// Address to listen on; may be given several times [default: 127.0.0.1]
-    #[arg(short = 'a', long, value_name = "ADDR")]
+    /// Address to listen on; may be given several times, or as a comma-separated list [default:
+    /// 127.0.0.1]
+    #[arg(short = 'a', long, value_name = "ADDR", value_delimiter = ',')]
     pub traddr: Vec<String>,
 
     /// Port to listen on; 0 for a free one [default: 4420]

@@ -9,5 +9,5 @@ mod upgrade_socket;
 
 pub use channel::Channel;
 pub use other_process::{OtherProcess, ResumeMark, WatchedProcess};
-pub use replacement::{PLACE_VARIABLE, PROCESS_VARIABLE, ask, await_death, await_end, start};
+pub use replacement::{PLACE_VARIABLE, PROCESS_VARIABLE, ask, await_death, await_end, program, start};
 pub use upgrade_socket::{Upgradable, UpgradeSocket};

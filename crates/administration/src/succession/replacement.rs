@@ -5,7 +5,7 @@ use std::env;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,16 @@ pub fn ask(channel: &Channel, time: Duration) -> io::Result<About> {
         (Word::About(about), _) => Ok(about),
         _ => Err(io::Error::other("it answers something else")),
     }
+}
+
+/// Path of the program to start, from the root: the new process starts in the folder of the old one, and a bare name would be
+/// looked for in PATH.
+///
+/// # Errors
+/// The current folder, or the program of this process, is unknown.
+pub fn program(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let program = named.map_or_else(env::current_exe, std::path::absolute);
+    program.map_err(Failure::failed)
 }
 
 /// Starts the new process of an upgrade, as the old one was started.
@@ -110,5 +120,23 @@ pub fn await_death() {
     let number = env::var(PROCESS_VARIABLE).ok().and_then(|number| number.parse().ok());
     if let Some(Ok(process)) = number.and_then(Pid::from_raw).map(OtherProcess::open) {
         process.has_died(END);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_a_file_of_the_folder_in_which_the_command_runs() {
+        let here = env::current_dir().unwrap();
+        for (named, expected) in [
+            ("selvedge", here.join("selvedge")),
+            ("new/selvedge", here.join("new/selvedge")),
+            ("/bin/x", "/bin/x".into()),
+        ] {
+            assert_eq!(program(Some(Path::new(named))).unwrap(), expected);
+        }
+        assert_eq!(program(None).unwrap(), env::current_exe().unwrap());
     }
 }

@@ -1,7 +1,6 @@
 //! `selvedge attach upgrade`: another program in place of processes that have attached disks, whose users notice a pause and nothing
 //! else.
 
-use std::env;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use administration::succession::{Channel, await_end, start};
+use administration::succession::{Channel, await_end, program, start};
 use engine::hand_over::About;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
@@ -79,10 +78,7 @@ struct Running {
 
 /// Starts the new processes, one after the other, and waits until each serves.
 pub(super) fn run(flags: &UpgradeAttachFlags) -> Result<(), Failure> {
-    let program = match &flags.program {
-        Some(program) => program.clone(),
-        None => env::current_exe().map_err(Failure::failed)?,
-    };
+    let program = program(flags.program.as_deref())?;
     let mut upgraded = UpgradedProcesses::default();
     let mut outcome = Ok(());
     for running in chosen(flags)? {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use authentication::{Group, Hash};
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use engine::address::HostAddress;
 use engine::units::{QuantityError, parse_time};
 use nvme::discovery::Nqn;
@@ -104,14 +104,12 @@ pub struct GatewaysFlags {
 #[derive(Debug, Subcommand)]
 pub enum GatewaysAction {
     /// Move all namespaces of a gateway to other gateways, for maintenance
-    #[command(
-        after_help = "Other gateways serve its namespaces, and hosts change to them by themselves; connections to the drained gateway
-stay. The gateway stays drained across restarts, until `selvedge gateways resume`. Refused if hosts would be left
-without a path.
+    #[command(after_help = "Other gateways serve its namespaces, and hosts change to them by themselves;
+connections to the drained gateway stay. The gateway stays drained across restarts,
+until `selvedge gateways resume`. Refused if hosts would be left without a path.
 
 Example:
-  selvedge gateways drain rack2"
-    )]
+  selvedge gateways drain rack2")]
     Drain {
         /// Name of the gateway, as `selvedge gateways` shows it
         name: String,
@@ -132,8 +130,8 @@ Example:
     },
     /// Give a gateway that has returned its load-balancing groups now
     #[command(
-        after_help = "Sent to the gateway that serves them (--control). With `failback=` of `serve --gateway-group` they would return
-later, or not by themselves.
+        after_help = "Send the command to the gateway that serves the groups (--control). With `failback=` of
+`serve --gateway-group` they would return later, or not at all.
 
 Example:
   selvedge gateways failback rack2"
@@ -146,8 +144,8 @@ Example:
     },
     /// Remove an ended gateway from the group for good
     #[command(
-        after_help = "Its namespaces move to the load-balancing groups with the fewest namespaces, while hosts use them. Its number
-becomes free. A running gateway is refused: end it first.
+        after_help = "Its namespaces move to the load-balancing groups with the fewest namespaces, while hosts
+use them. Its number becomes free. A running gateway is refused: end it first.
 
 Example:
   selvedge gateways remove rack2-old"
@@ -166,7 +164,8 @@ Example:
   selvedge log info
   selvedge log info,engine::target=debug
 
-The level applies until the target ends; --log-level of `selvedge serve` sets the level at the start.")]
+The level applies until the target ends; --log-level of `selvedge serve` sets the level
+at the start.")]
 pub struct LogFlags {
     /// Level: error, warn, info, debug or trace, or a list with levels of modules; without one, the
     /// current level is shown
@@ -234,7 +233,7 @@ pub enum ListenerAction {
         #[arg(long, value_name = "N")]
         id: Option<u16>,
         /// Transport; mptcp also accepts hosts with plain TCP
-        #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp")]
+        #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp", ignore_case = true)]
         transport: Transport,
         /// Congestion control by its name in the kernel, or auto to follow the path of each
         /// connection [default: system, the kernel's own]
@@ -287,9 +286,10 @@ pub struct HostFlags {
 
 /// Secrets of a host's authentication, and the key of its TLS connections.
 #[derive(Clone, Debug, Args)]
+#[command(group = ArgGroup::new("keys").required(true).multiple(true).args(["dhchap_secret_file", "tls_key_file"]))]
 pub struct HostKeyFlags {
     /// File on the target's machine with the host's secret; each of several lines is accepted
-    #[arg(short = 'S', long, value_name = "FILE", required_unless_present = "tls_key_file")]
+    #[arg(short = 'S', long, value_name = "FILE")]
     pub dhchap_secret_file: Option<PathBuf>,
 
     /// File on the target's machine with the secret by which the subsystem authenticates to the
@@ -329,31 +329,31 @@ pub struct HostKeyFlags {
 #[derive(Debug, Subcommand)]
 pub enum HostAction {
     /// Allow a host to use a subsystem
+    #[command(group = ArgGroup::new("hosts").required(true).args(["host", "any"]))]
     #[command(after_help = "Example:
   selvedge host allow nqn.2026-01.org.example:disks --any")]
     Allow {
         /// NQN of the subsystem
         subsystem: Nqn,
         /// NQN of the host
-        #[arg(required_unless_present = "any")]
         host: Option<Nqn>,
         /// Allow every host
-        #[arg(long, conflicts_with = "host")]
+        #[arg(long)]
         any: bool,
         #[command(flatten)]
         control: ControlFlags,
     },
     /// Remove a host from a subsystem, and disconnect it
+    #[command(group = ArgGroup::new("hosts").required(true).args(["host", "any"]))]
     #[command(after_help = "Example:
   selvedge host deny nqn.2026-01.org.example:disks --any")]
     Deny {
         /// NQN of the subsystem
         subsystem: Nqn,
         /// NQN of the host
-        #[arg(required_unless_present = "any")]
         host: Option<Nqn>,
         /// Remove every host that is not on the list
-        #[arg(long, conflicts_with = "host")]
+        #[arg(long)]
         any: bool,
         /// Leave the connections of the host; it cannot make new ones
         #[arg(long, conflicts_with = "any")]

@@ -22,9 +22,9 @@ const FORMER_NAMES: [(&str, &str); 3] =
 
 /// Reads a namespace. One that has no number yet has the identifier 0.
 pub fn parse(text: &str) -> Result<NamespaceConfig, String> {
-    let (kind, rest) = text.split_once(':').ok_or_else(|| unknown_kind(text))?;
+    let (kind, rest) = text.split_once(':').ok_or_else(|| unknown_kind(text, text))?;
     let (main, options) = rest.split_once(',').map_or((rest, None), |(main, options)| (main, Some(options)));
-    let backend = backend(kind, main)?;
+    let backend = backend(kind, main)?.ok_or_else(|| unknown_kind(text, kind))?;
     let mut namespace = NamespaceConfig::new(0, backend, 0);
     for option in options.into_iter().flat_map(|options| options.split(',')) {
         let (key, value) = option.split_once('=').ok_or_else(|| unknown_option(kind, option))?;
@@ -36,16 +36,18 @@ pub fn parse(text: &str) -> Result<NamespaceConfig, String> {
     Ok(namespace)
 }
 
-fn backend(kind: &str, main: &str) -> Result<BackendConfig, String> {
-    Ok(match kind {
+/// Reads the storage; `None` if there is no backend of this kind.
+fn backend(kind: &str, main: &str) -> Result<Option<BackendConfig>, String> {
+    Ok(Some(match kind {
+        "memory" | "null" if main.is_empty() => return Err(format!("{kind}: needs a size, as in {kind}:1g")),
         "memory" => BackendConfig::Memory { size: bytes(main)? },
         "null" => BackendConfig::Null { size: bytes(main)? },
-        "file" | "block" if main.is_empty() => return Err(format!("{kind}: needs a path behind it")),
+        "file" | "block" if main.is_empty() => return Err(format!("{kind}: needs a path")),
         "file" => BackendConfig::File { path: main.into(), size: None },
         "block" => BackendConfig::Block { path: main.into() },
         "rbd" => BackendConfig::Rbd(ceph::parse_image(main)?),
-        _ => return Err(unknown_kind(kind)),
-    })
+        _ => return Ok(None),
+    }))
 }
 
 /// Sets one option; whether there is such a one.
@@ -90,7 +92,10 @@ fn set_backend(backend: &mut BackendConfig, key: &str, value: &str) -> Result<bo
     Ok(true)
 }
 
-fn unknown_kind(kind: &str) -> String {
+fn unknown_kind(text: &str, kind: &str) -> String {
+    if kind.contains(['/', '.']) {
+        return format!("`{text}` names no backend: write file:{text}, or block:{text} for a device");
+    }
     format!(
         "`{kind}` is not a namespace: write memory:SIZE, null:SIZE, file:PATH[,size=SIZE], block:PATH or \
          rbd:POOL[/NAMESPACE]/IMAGE[@SNAPSHOT][,conf=FILE][,id=NAME][,luks2=FILE]"
@@ -104,9 +109,11 @@ fn unknown_option(kind: &str, option: &str) -> String {
         "rbd" => "conf=FILE, id=NAME, luks1=FILE or luks2=FILE, ",
         _ => "",
     };
+    let is_path = matches!(kind, "file" | "block") && option.contains(['/', '.']) && !option.contains('=');
+    let hint = if is_path { "; a path with a comma is for target.toml" } else { "" };
     format!(
         "`{option}` is not an option of {kind}: it takes {own}block_size=512|4096, nsid=N, uuid=UUID, \
-         nguid=NGUID and host_write_protection=LEVEL"
+         nguid=NGUID and host_write_protection=LEVEL{hint}"
     )
 }
 
@@ -259,6 +266,9 @@ mod tests {
         let cases = [
             ("disk", "write memory:SIZE"),
             ("disk:/x", "write memory:SIZE"),
+            ("disk.img,size=1g", "write file:disk.img,size=1g, or block:"),
+            ("/dev/disk/by-id/nvme-eui.1:2", "or block:/dev/disk/by-id/nvme-eui.1:2 for a device"),
+            ("memory:", "memory: needs a size"),
             ("memory:lots", "not a size"),
             ("memory:1m,size=2m", "not an option of memory"),
             ("memory:1m,block=1k", "512 and 4096"),
@@ -268,6 +278,7 @@ mod tests {
             ("memory:1", "a size of 1 byte is not"),
             ("file:", "needs a path"),
             ("file:/x,readonly", "size=SIZE"),
+            ("file:/a,b.img,size=1m", "a path with a comma is for target.toml"),
             ("null:1g,nsid=0", "1 to 4096"),
             ("null:1m,shared=yes", "not an option of null"),
             ("file:/x,shared=true", "yes or no"),

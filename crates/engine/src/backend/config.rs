@@ -15,25 +15,25 @@ use crate::units::{self, Size};
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[schemars(rename = "Backend")]
 pub enum BackendConfig {
-    /// Memory, gone when the target ends. An upgrade keeps it.
+    /// Memory, lost when the target ends; an upgrade keeps it.
     Memory {
-        /// Bytes.
+        /// Size.
         #[serde(deserialize_with = "units::bytes")]
         #[schemars(with = "Size")]
         size: u64,
     },
-    /// Reads zeroes and forgets what is written: for measuring everything else.
+    /// Discards writes and reads zeroes, to measure all but storage.
     Null {
-        /// Bytes.
+        /// Size.
         #[serde(deserialize_with = "units::bytes")]
         #[schemars(with = "Size")]
         size: u64,
     },
     /// A regular file, sparse where nothing was written.
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Bytes. A missing file is made with this size; without it, the file must be there and its size counts.
+        /// Size. A missing file is created with this size; without it, the file must exist, and its size applies.
         #[serde(
             default,
             deserialize_with = "units::optional_bytes",
@@ -44,7 +44,7 @@ pub enum BackendConfig {
     },
     /// A block device.
     Block {
-        /// The device node.
+        /// Path of the device node.
         path: PathBuf,
     },
     /// An image of a Ceph cluster.
@@ -100,20 +100,20 @@ pub struct FilePin {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Image")]
 pub struct RbdConfig {
-    /// The pool.
+    /// Pool of the image.
     pub pool: String,
-    /// The namespace within the pool; none when it is empty.
+    /// Namespace in the pool; none if it is empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// The image.
+    /// Name of the image.
     pub image: String,
-    /// A snapshot of it, which can only be read.
+    /// Snapshot of the image, read-only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// The cluster's configuration file; without it, where Ceph's own programs look.
+    /// Configuration file of the cluster; by default that of Ceph's own programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conf: Option<PathBuf>,
-    /// The user, without `client.`; `admin` without it.
+    /// User of the cluster, without `client.`; `admin` by default.
     #[serde(default, deserialize_with = "user", skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Encryption of its blocks, if any: Ceph's library encrypts and decrypts them at the target.
@@ -126,9 +126,10 @@ pub struct RbdConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ImageEncryption")]
 pub struct RbdEncryption {
-    /// The format that `rbd encryption format` has given it.
+    /// LUKS format, as `rbd encryption format` has written it.
     pub format: LuksFormat,
-    /// The file with the passphrase, which others may not be able to read. In a group each gateway has its own copy at this path.
+    /// File with the passphrase, not readable for other users. In a group, each gateway needs a copy at this
+    /// path.
     pub passphrase_file: PathBuf,
 }
 

@@ -17,10 +17,11 @@ use super::config::FilePin;
 use super::file_location::FileLocation;
 use super::file_lock::{Lock, when_free, works_by};
 use super::new_file::NewFile;
-use super::opened_file::OpenedFile;
+use super::opened_file::{OpenedFile, kind_of, wrong_kind};
 use super::partition_table;
 use super::{
     BackendError, BackendIdentity, Durability, SyncFailure, SyncKind, device_identity, file_identity,
+    other_backend,
 };
 use crate::claims;
 use crate::ring::Storage;
@@ -130,7 +131,7 @@ impl File {
         let OpenedFile { file, is_cached, read_only } = opened;
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
-            return Err(BackendError::WrongKind { path: location.path.clone(), expected: "a regular file" });
+            return Err(wrong_kind(&location.path, metadata.file_type(), "a regular file"));
         }
         let queue = BlockQueue::of(metadata.dev());
         // A block of the file lies in one of the file system's, which it writes in one piece.
@@ -167,7 +168,7 @@ impl File {
         let failed = |source| location.failed(source);
         let metadata = fs::metadata(path).map_err(failed)?;
         if !metadata.file_type().is_block_device() {
-            return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a block device" });
+            return Err(wrong_kind(path, metadata.file_type(), "a block device"));
         }
         // What the old process of this target holds is held for it.
         let former = if shared { None } else { claims::of_device(metadata.rdev()) };
@@ -488,8 +489,11 @@ impl File {
 
 /// Bytes of a device's sectors, or of those larger ones that its partition table was made for.
 pub(super) fn sector_bytes(path: &Path) -> io::Result<u32> {
-    if !fs::metadata(path)?.file_type().is_block_device() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a block device"));
+    let file = fs::metadata(path)?.file_type();
+    if !file.is_block_device() {
+        let found = kind_of(file);
+        let reason = format!("it is {found}, not a block device{}", other_backend(found));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     }
     let sector = rustix::fs::ioctl_blksszget(fs::File::open(path)?)?;
     // Hosts have partitioned it in larger blocks, in which it was served before.

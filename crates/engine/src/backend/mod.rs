@@ -96,7 +96,7 @@ pub enum BackendError {
     },
     /// The file or device is smaller than the namespace.
     #[error(
-        "{} has {}, less than the {wanted} wanted; grow it with `truncate -s {wanted}`",
+        "{} has {}, less than the {wanted} of the namespace; grow it with `truncate -s {wanted}`",
         path.display(),
         counted(*length, "byte")
     )]
@@ -109,10 +109,12 @@ pub enum BackendError {
         wanted: u64,
     },
     /// The path leads to another kind of file.
-    #[error("{} is not {expected}", path.display())]
+    #[error("{} is {found}, not {expected}{}", path.display(), other_backend(found))]
     WrongKind {
         /// The file or device.
         path: PathBuf,
+        /// Kind found.
+        found: &'static str,
         /// Kind expected.
         expected: &'static str,
     },
@@ -219,6 +221,15 @@ fn hint(error: &io::Error, path: &Path) -> String {
             "; raise the limit of descriptors (LimitNOFILE= of the service, or `ulimit -n`)".to_owned()
         }
         _ => String::new(),
+    }
+}
+
+/// Advice about a path that another backend serves.
+fn other_backend(found: &str) -> &'static str {
+    match found {
+        "a regular file" => "; the backend `file` serves it",
+        "a block device" => "; the backend `block` serves it",
+        _ => "",
     }
 }
 

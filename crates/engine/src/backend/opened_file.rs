@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use rustix::fs::{OFlags, StatxFlags};
@@ -49,8 +50,8 @@ impl OpenedFile {
     pub(super) fn open_regular(location: &FileLocation, block_size: u32) -> Result<Self, BackendError> {
         let failed = |source| location.failed(source);
         let path = &location.path;
-        if path.exists() && !path.is_file() {
-            return Err(BackendError::WrongKind { path: path.to_owned(), expected: "a regular file" });
+        if let Some(other) = fs::metadata(path).ok().filter(|metadata| !metadata.is_file()) {
+            return Err(wrong_kind(path, other.file_type(), "a regular file"));
         }
         // Some file systems know no O_DIRECT, or only for larger blocks; the page cache serves there.
         let cached = || Self::open(location, OFlags::empty()).map_err(failed);
@@ -60,6 +61,22 @@ impl OpenedFile {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => cached(),
             Err(error) => Err(failed(error)),
         }
+    }
+}
+
+/// Refusal of a path that leads to another kind of file than `expected`.
+pub(super) fn wrong_kind(path: &Path, found: fs::FileType, expected: &'static str) -> BackendError {
+    BackendError::WrongKind { path: path.to_owned(), found: kind_of(found), expected }
+}
+
+/// Name of a kind of file.
+pub(super) fn kind_of(file: fs::FileType) -> &'static str {
+    match file {
+        file if file.is_file() => "a regular file",
+        file if file.is_block_device() => "a block device",
+        file if file.is_dir() => "a folder",
+        file if file.is_char_device() => "a character device",
+        _ => "a socket or pipe",
     }
 }
 

@@ -120,8 +120,9 @@ fn a_file_too_small_is_reported_with_both_sizes() {
         "{error:?}"
     );
     let name = path.display();
-    let expected =
-        format!("{name} has 1048576 bytes, less than the 2097152 wanted; grow it with `truncate -s 2097152`");
+    let expected = format!(
+        "{name} has 1048576 bytes, less than the 2097152 of the namespace; grow it with `truncate -s 2097152`"
+    );
     assert_eq!(text, expected);
     for (length, block_size) in [(0, 512), (511, 512), (512, 4096), (4095, 4096)] {
         OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
@@ -209,16 +210,26 @@ fn a_wrong_kind_is_reported() {
     let path = folder.path().join("file");
     File::create(&path).unwrap().set_len(1 << 20).unwrap();
     for (backend, expected) in [
-        (block(&path), format!("{} is not a block device", path.display())),
-        (block(folder.path()), format!("{} is not a block device", folder.path().display())),
-        (block(Path::new("/dev/null")), "/dev/null is not a block device".to_owned()),
-        (file(folder.path(), None), format!("{} is not a regular file", folder.path().display())),
-        (file(Path::new("/dev/null"), Some(1 << 20)), "/dev/null is not a regular file".to_owned()),
+        (
+            block(&path),
+            format!("{} is a regular file, not a block device; the backend `file` serves it", path.display()),
+        ),
+        (block(folder.path()), format!("{} is a folder, not a block device", folder.path().display())),
+        (block(Path::new("/dev/null")), "/dev/null is a character device, not a block device".to_owned()),
+        (file(folder.path(), None), format!("{} is a folder, not a regular file", folder.path().display())),
+        (
+            file(Path::new("/dev/null"), Some(1 << 20)),
+            "/dev/null is a character device, not a regular file".to_owned(),
+        ),
     ] {
         let (error, text) = refusal(&config(backend, 512));
         assert!(matches!(error, BackendError::WrongKind { .. }), "{error:?}");
         assert_eq!(text, expected);
     }
+    // Without a size of blocks, the device is asked for its own first.
+    let (_, text) = refusal(&config(block(&path), 0));
+    let expected = "it is a regular file, not a block device; the backend `file` serves it";
+    assert_eq!(text, format!("{}: {expected}", path.display()));
 }
 
 #[test]

@@ -465,7 +465,10 @@ fn reactor_rates(
         connections: now.connections,
         busy_percent: before.and_then(busy),
         commands_per_s: before.map(|_| {
-            queues.filter(|queue| queue.reactor == number).filter_map(|queue| queue.commands_per_s).sum()
+            let rates =
+                queues.filter(|queue| queue.reactor == number).filter_map(|queue| queue.commands_per_s);
+            // The sum of no numbers is -0.
+            0.0 + rates.sum::<f64>()
         }),
         events_per_s: rate(|reactor| reactor.events),
         rounds_per_s: rate(|reactor| reactor.rounds),

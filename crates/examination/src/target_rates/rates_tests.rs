@@ -41,6 +41,17 @@ fn rates_are_differences_over_the_time_between() {
 }
 
 #[test]
+fn a_reactor_without_queues_has_a_rate_of_zero() {
+    let (mut before, mut now) = (sample(1, 100, 30), sample(2, 100, 31));
+    for sample in [&mut before, &mut now] {
+        sample.controllers.clear();
+    }
+    let rates = Rates::of(&now, Some(&before));
+    let rate = rates.reactors[0].commands_per_s.unwrap();
+    assert_eq!(format!("{rate:.0}"), "0", "and not -0");
+}
+
+#[test]
 fn a_namespace_without_commands_has_rates_and_no_latency() {
     let rates = Rates::of(&sample(2, 100, 31), Some(&sample(1, 100, 30)));
     let idle = &rates.subsystem(NQN).unwrap().namespaces[1];

@@ -70,7 +70,7 @@ pub fn options(
     options.fast_io_fail = flags.fast_io_fail_tmo.and_then(at_most);
     if is_kept && options.paths.iter().any(|path| path.keep_alive_ms == 0) {
         return Err(Failure::usage(
-            "--keep-alive-tmo 0 does not go with several paths or reconnecting: without a keep alive, a lost controller \
+            "--keep-alive-tmo 0 cannot be used with several paths or reconnecting: without a keep alive, a lost controller \
              may go on forever",
         ));
     }

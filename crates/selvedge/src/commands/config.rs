@@ -1,6 +1,8 @@
 //! `selvedge config`: checks a target.toml, compares it with what a running target serves, puts it into effect, and
 //! prints what is served.
 
+use std::fs;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use engine::backend::BackendConfig;
@@ -24,12 +26,12 @@ pub(super) fn run(action: &ConfigAction) -> Result<(), Failure> {
     match action {
         ConfigAction::Check { file, output } => {
             let fabric = target_file::read(file)?.fabric;
-            tell_of_missing_disks(&fabric);
+            report_absent_disks(&fabric);
             check_secret_files(&fabric)?;
             match output.output_format {
                 OutputFormat::Json => report::print_json(&fabric),
                 OutputFormat::Normal => report::print(format!(
-                    "{} is right: {} to listen on, {} with {}\n",
+                    "{} is valid: {} to listen on, {} with {}\n",
                     file.display(),
                     count(fabric.ports.len(), "address", "addresses"),
                     count(fabric.subsystems.len(), "subsystem", "subsystems"),
@@ -57,26 +59,42 @@ pub(super) fn run(action: &ConfigAction) -> Result<(), Failure> {
     }
 }
 
-/// Names the disks that a target would begin without. They may be on another machine, or come later.
-fn tell_of_missing_disks(fabric: &FabricConfig) {
+/// Names the disks without which a target would start. They may be on another machine, or appear later.
+fn report_absent_disks(fabric: &FabricConfig) {
     for subsystem in &fabric.subsystems {
         for namespace in &subsystem.namespaces {
-            let path = match &namespace.backend {
-                BackendConfig::File { path, size: None } | BackendConfig::Block { path } => path,
-                // It is made in a folder that is there.
-                BackendConfig::File { path, .. } => path.parent().unwrap_or(path),
-                _ => continue,
-            };
-            if !path.exists() {
+            if let Some(reason) = absence(&namespace.backend) {
                 eprintln!(
-                    "selvedge: namespace {} of {}: {} is not there; it is served once it is",
-                    namespace.nsid,
-                    subsystem.nqn,
-                    path.display()
+                    "selvedge: namespace {} of {}: {reason}; the namespace is absent until then",
+                    namespace.nsid, subsystem.nqn
                 );
             }
         }
     }
+}
+
+/// Reason for which a file or device cannot be served now, with the condition that ends it.
+fn absence(backend: &BackendConfig) -> Option<String> {
+    let (path, expected) = match backend {
+        BackendConfig::Block { path } => (path.as_path(), "a block device"),
+        BackendConfig::File { path, size: Some(_) } if !path.exists() => {
+            // It is created in its folder.
+            (path.parent().unwrap_or(path), "a folder")
+        }
+        BackendConfig::File { path, .. } => (path.as_path(), "a regular file"),
+        _ => return None,
+    };
+    let shown = path.display();
+    let file = match fs::metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) => return Some(format!("{shown} has to be {expected}: {error}")),
+    };
+    let is_expected = match expected {
+        "a block device" => file.is_block_device(),
+        "a folder" => file.is_dir(),
+        _ => file.is_file(),
+    };
+    (!is_expected).then(|| format!("{shown} has to be {expected}"))
 }
 
 /// Names the files of secrets that a target would be refused for, one a line. What only another user may read, the service
@@ -111,7 +129,7 @@ fn put(file: &Path, shrink: bool, dry_run: bool, control: &ControlFlags) -> Resu
     difference::add_to(changes, &before, &wanted);
     let mut text: String = changes.iter().map(|change| sentence(change, dry_run)).collect();
     if dry_run && !shrink && changes.iter().any(|change| change["shrinks"] == true) {
-        text += "a namespace would become smaller, and lose what is beyond its new end: `config apply` wants --shrink for that\n";
+        text += "a namespace would become smaller, and lose data beyond its new end: `config apply` requires --shrink\n";
     }
     let is_different = !changes.is_empty();
     if !is_different {
@@ -125,14 +143,14 @@ fn put(file: &Path, shrink: bool, dry_run: bool, control: &ControlFlags) -> Resu
 const KINDS: [(&str, &str, &str, &str); 21] = [
     ("port_added", "add", "added", "port {port}"),
     ("port_removed", "remove", "removed", "port {port}"),
-    ("port_changed", "change", "changed", "what discovery says of port {port}"),
+    ("port_changed", "change", "changed", "the discovery log entry of port {port}"),
     ("port_congestion_changed", "change", "changed", "the congestion control of port {port}"),
-    ("port_tls_changed", "change", "changed", "whether connections of port {port} are TLS"),
+    ("port_tls_changed", "change", "changed", "the TLS mode of port {port}"),
     ("subsystem_added", "add", "added", "subsystem {nqn}"),
     ("subsystem_removed", "remove", "removed", "subsystem {nqn}"),
     ("subsystem_replaced", "replace", "replaced", "subsystem {nqn}"),
-    ("access_changed", "change", "changed", "who may use {nqn}"),
-    ("storage_changed", "change", "changed", "where hosts create namespaces of {nqn}"),
+    ("access_changed", "change", "changed", "the allowed hosts of {nqn}"),
+    ("storage_changed", "change", "changed", "the storage for namespaces of hosts of {nqn}"),
     ("command_quiesce_changed", "change", "changed", "the command quiesce time of {nqn}"),
     ("queues_changed", "change", "changed", "the I/O queues of new controllers of {nqn}"),
     ("ana_group_changed", "change", "changed", "ANA group {group} of {nqn}"),

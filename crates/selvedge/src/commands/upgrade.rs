@@ -1,6 +1,5 @@
 //! `selvedge upgrade`: another program in place of a running target, whose hosts notice a pause and nothing else.
 
-use std::env;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use administration::succession::{Channel, ask, await_end, start};
+use administration::succession::{Channel, ask, await_end, program, start};
 use chart::units;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
@@ -82,17 +81,14 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let place = place_of(&control(flags)?);
     let unreachable = |error: std::io::Error| {
         Failure::failed(format!(
-            "the target does not wait for an upgrade at {}: {error}; restart it instead",
+            "no target can be upgraded at {}: {error}; if one runs there, restart it",
             place.display()
         ))
     };
     let channel = Channel::connect(&place).map_err(unreachable)?;
     check_user(&channel)?;
     let about = ask(&channel, ANSWER).map_err(unreachable)?;
-    let program = match &flags.program {
-        Some(program) => program.clone(),
-        None => env::current_exe().map_err(Failure::failed)?,
-    };
+    let program = program(flags.program.as_deref())?;
     let is_same = || fs::metadata(&program).is_ok_and(|file| about.program == Some((file.dev(), file.ino())));
     if flags.if_changed && is_same() {
         let unchanged = Unchanged { process: about.process, program: program.display().to_string() };

@@ -61,7 +61,7 @@ pub(crate) enum Command {
     /// Attach namespaces as disks: block devices of this machine, NBD exports or disks of virtual
     /// machines
     Attach(Box<attach::AttachFlags>),
-    /// Print the NQN of this host, as targets have to let it in
+    /// Print the NQN by which targets identify this host
     HostNqn(look::HostNqnFlags),
     /// Connect the kernel's initiator to a target; its namespaces become block devices
     Connect(Box<connect::ConnectFlags>),
@@ -134,6 +134,36 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Flags::command().debug_assert();
+    }
+
+    #[test]
+    fn all_alternatives_of_a_missing_argument_are_named() {
+        for (line, alternatives) in [
+            ("host allow nqn.a", ["HOST", "--any"]),
+            ("host deny nqn.a", ["HOST", "--any"]),
+            ("host set-key nqn.a nqn.b", ["--dhchap-secret-file", "--tls-key-file"]),
+            ("import ceph-nvmeof", ["FILE", "--pool"]),
+        ] {
+            let words = std::iter::once("selvedge").chain(line.split(' '));
+            let error = Flags::try_parse_from(words).err().unwrap().to_string();
+            assert!(alternatives.iter().all(|name| error.contains(name)), "{line}: {error}");
+        }
+        for line in [
+            "host allow nqn.a nqn.b",
+            "host deny nqn.a --any",
+            "host set-key nqn.a nqn.b --dhchap-secret-file a --tls-key-file b",
+        ] {
+            let words = std::iter::once("selvedge").chain(line.split(' '));
+            assert!(Flags::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_transport_is_read_in_either_case() {
+        for line in ["list -t TCP -a 10.0.0.1", "serve -t MPTCP", "listener add 10.0.0.1 -t Tcp"] {
+            let words = std::iter::once("selvedge").chain(line.split(' '));
+            assert!(Flags::try_parse_from(words).is_ok(), "{line}");
+        }
     }
 
     /// Calls `look` with each runnable command and its full name.

@@ -91,7 +91,7 @@ fn file(folder: &Path, name: &str) -> String {
 fn refuses_nonsense(serving: &Serving) {
     for (arguments, expected) in [
         (&["namespace", "resize", NQN, "2", "1m"][..], "--shrink"),
-        (&["namespace", "add", NQN, "memory:1m,nsid=1"], "there already"),
+        (&["namespace", "add", NQN, "memory:1m,nsid=1"], "already exists"),
         (&["namespace", "remove", NQN, "9"], "no namespace 9"),
         (&["namespace", "reopen", NQN, "9"], "no namespace 9"),
         (&["namespace", "reopen", NQN, "2"], "it has not failed"),
@@ -236,7 +236,7 @@ fn a_difference_has_both_values_and_a_status() {
     for line in [
         format!("would resize namespace 1 of {NQN}"),
         "  size: 2 MiB → 1 MiB".to_owned(),
-        format!("would change who may use {NQN}"),
+        format!("would change the allowed hosts of {NQN}"),
         "  hosts: none → nqn.host:1".to_owned(),
     ] {
         assert!(text.lines().any(|reply| reply == line), "{line}: {text}");
@@ -330,7 +330,7 @@ fn typing_errors_are_named() {
 }
 
 #[test]
-fn a_file_is_right_although_a_disk_is_missing_which_is_said() {
+fn a_file_is_valid_although_disks_are_absent_which_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("target.toml");
     let text = format!(
@@ -338,13 +338,38 @@ fn a_file_is_right_although_a_disk_is_missing_which_is_said() {
          file = \"/nowhere/disk.img\"\nsize = \"1m\"\n[[subsystem.namespace]]\nblock_device = \"/dev/zvol/tank/vm\"\n\
          [[subsystem.namespace]]\nmemory = \"1m\"\n"
     );
-    std::fs::write(&path, text).expect("written");
-    let output =
-        selvedge(&["config", "check", path.to_str().expect("UTF-8")]).output().expect("the program runs");
-    assert_eq!(output.status.code(), Some(0));
-    let text = stderr(&output);
-    assert!(text.contains("namespace 1 of") && text.contains("/nowhere is not there"), "{text}");
-    assert!(text.contains("/dev/zvol/tank/vm is not there") && text.lines().count() == 2, "{text}");
+    let reported = |text: &str| {
+        std::fs::write(&path, text).expect("written");
+        let output =
+            selvedge(&["config", "check", path.to_str().expect("UTF-8")]).output().expect("the program runs");
+        assert_eq!(output.status.code(), Some(0));
+        stderr(&output).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let lines = reported(&text);
+    assert!(
+        lines[0].contains("namespace 1 of") && lines[0].contains("/nowhere has to be a folder"),
+        "{lines:?}"
+    );
+    assert!(lines[1].contains("/dev/zvol/tank/vm has to be a block device: No such file"), "{lines:?}");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+
+    // The file itself is a regular file, and its folder is neither that nor a device.
+    let (file, folder) = (path.display(), folder.path().display());
+    let text = format!(
+        "[[port]]\naddress = \"127.0.0.1\"\n[[subsystem]]\nnqn = \"{NQN}\"\n\
+         [[subsystem.namespace]]\nbackend.file = {{ path = \"{folder}\" }}\n\
+         [[subsystem.namespace]]\nbackend.file = {{ path = \"{folder}\", size = \"1m\" }}\n\
+         [[subsystem.namespace]]\nbackend.block = {{ path = \"{file}\" }}\n\
+         [[subsystem.namespace]]\nbackend.file = {{ path = \"{file}\" }}\n"
+    );
+    let lines = reported(&text);
+    for (line, expected) in lines.iter().zip(["a regular file", "a regular file", "a block device"]) {
+        assert!(
+            line.ends_with(&format!("has to be {expected}; the namespace is absent until then")),
+            "{line}"
+        );
+    }
+    assert_eq!(lines.len(), 3, "{lines:?}");
 }
 
 /// The one namespace that is served, as `namespace list` has it.

@@ -438,3 +438,21 @@ fn a_command_that_fails_is_found() {
     let (wrong, count) = run_all(&page, true, "a.md");
     assert_eq!((wrong.len(), count), (2, 3), "{wrong:?}");
 }
+
+#[test]
+fn the_file_in_the_help_of_serve_is_valid_and_has_current_names() {
+    let selvedge = || Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    let output = selvedge().args(["serve", "--help"]).output().expect("the program runs");
+    let help = String::from_utf8(output.stdout).expect("UTF-8");
+    let (_, example) = help.split_once("A target.toml:\n").expect("an example");
+    let (example, _) = example.split_once("\nIdentity:").expect("a section after it");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("target.toml");
+    std::fs::write(&file, example).expect("written");
+    let checked = selvedge().args(["config", "check"]).arg(&file).output().expect("the program runs");
+    assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stderr));
+    for former in ["file =", "block =", "block_device", "visible_to", "hidden_from", " max ="] {
+        let is_former = example.lines().any(|line| line.trim_start().starts_with(former.trim_start()));
+        assert!(!is_former && !example.contains(&format!("{{ {}", former.trim_start())), "{former}");
+    }
+}

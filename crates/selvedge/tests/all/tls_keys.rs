@@ -175,7 +175,7 @@ fn a_tls_key_stands_beside_a_secret_and_is_one_hosts() {
     with(WITH_KEY, &["--tls-key-file", &key], &|words| {
         assert!(target.output_of(words).contains("has a TLS key for"), "{words:?}");
     });
-    with(WITH_KEY, &["--tls-key-file", &open], &|words| target.refuses(words, "can be read by everybody"));
+    with(WITH_KEY, &["--tls-key-file", &open], &|words| target.refuses(words, "is readable by other users"));
     with(WITH_KEY, &["--tls-key-file", &secret], &|words| target.refuses(words, "not a TLS key"));
     with(WITH_KEY, &["-S", &secret], &|words| target.refuses(words, "tls_key_file"));
     with(WITHOUT, &["-S", &secret], &|words| {

@@ -56,7 +56,7 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
 fn former(file: &Path) -> Result<Former, Failure> {
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::usage(format!(
-            "--before {}: {error}; it takes what `selvedge doctor -o json` printed",
+            "--before {}: {error}; it takes the output of `selvedge doctor -o json`",
             file.display()
         ))
     };
@@ -111,8 +111,7 @@ fn examine(flags: &DoctorFlags, machine: &Machine) -> Result<(Case, Vec<Shortfal
         }
     };
     if targets.is_empty() && !wanted.addresses.is_empty() {
-        let reason =
-            "no target is administered from here; run doctor on its machine, or say where with --control";
+        let reason = "no target is administered from here; run doctor on its machine, or name its control API with --control";
         let what = "the target itself".to_owned();
         unseen.push(Shortfall { what, reason: reason.to_owned(), needs_root: false });
     }

@@ -158,7 +158,7 @@ fn what_rados_prints_is_the_same_state() {
         ("00000060", "00000061", "does not follow"),
         ("value (100", "worth (100", "no line `value"),
         ("(100 bytes)", "(99999999999 bytes)", "more than"),
-        ("empty", "omap_version", "omap_version is there twice"),
+        ("empty", "omap_version", "omap_version is given twice"),
     ] {
         let refusal = saved::read(&printed.replace(from, to)).unwrap_err();
         assert!(refusal.contains(expected), "{from}: {refusal}");
@@ -167,7 +167,7 @@ fn what_rados_prints_is_the_same_state() {
         ("", "it has no omap_version"),
         ("[]", "no line `value"),
         ("{", "this is not JSON"),
-        (r#"{"omap_version": "1", "omap_version": "2"}"#, "omap_version is there twice"),
+        (r#"{"omap_version": "1", "omap_version": "2"}"#, "omap_version is given twice"),
         (r#"{"omap_version": []}"#, "neither a text nor an object"),
         (r#"{"version": "1"}"#, "it has no omap_version"),
     ] {
@@ -343,7 +343,7 @@ fn no_host_gets_more_than_the_gateways_gave() {
     let all = imported(&keyed);
     assert!(!all.fabric.subsystems[0].allow_any_host, "its host would come in without its key");
     assert!(
-        all.losses.iter().any(|loss| loss.to_string().starts_with(&format!("host_{OPEN}_*: not adopted")))
+        all.losses.iter().any(|loss| loss.to_string().starts_with(&format!("host_{OPEN}_*: not imported")))
     );
     // A listener beside a secure one is not served without TLS, nor with it.
     let mixed = format!("listener_{OPEN}_node-a_TCP_192.168.13.3_4420");

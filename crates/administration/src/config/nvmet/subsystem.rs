@@ -25,7 +25,7 @@ impl Reader {
         let nqn = match Nqn::configured(&name) {
             Ok(nqn) if !nqn.is_discovery() => nqn,
             Ok(_) => {
-                self.lose(&join(path, "nqn"), "the discovery subsystem is there by itself");
+                self.lose(&join(path, "nqn"), "every target has the discovery subsystem");
                 return None;
             }
             Err(error) => {
@@ -69,10 +69,7 @@ impl Reader {
             let controller = text(&device, "path").unwrap_or_default();
             if !["", "0"].contains(&enable.as_str()) {
                 is_enabled = true;
-                self.lose(
-                    &path,
-                    "a controller is not passed through here, so that the subsystem is left out",
-                );
+                self.lose(&path, "passthrough of a controller is not supported; the subsystem is omitted");
             } else if !["", "(null)"].contains(&controller.trim()) {
                 self.lose(&path, "a controller is not passed through here, enabled or not");
             }
@@ -140,9 +137,9 @@ impl Reader {
             match self.hosts.get(&host) {
                 Some(false) => config.hosts.push(host),
                 Some(true) => {
-                    self.lose(&path, format!("`{host}` has to authenticate, and is left out"));
+                    self.lose(&path, format!("`{host}` has to authenticate; omitted"));
                 }
-                None => self.lose(&path, format!("`{host}` is not among the hosts, so that it is left out")),
+                None => self.lose(&path, format!("`{host}` is not among the hosts; omitted")),
             }
         }
     }
@@ -158,7 +155,7 @@ impl Reader {
             return None;
         };
         if of.namespaces.iter().any(|known| known.nsid == nsid) {
-            self.lose(&join(path, "nsid"), "it is there twice");
+            self.lose(&join(path, "nsid"), "it is given twice");
             return None;
         }
         if text(namespace, "enable").is_none_or(|enable| enable != "1") {

@@ -217,7 +217,7 @@ fn namespace(ask: &Ask<'_>) -> Result<NamespaceConfig, Refusal> {
 pub(super) fn image_of(namespace: &NamespaceConfig) -> Result<&RbdConfig, Refusal> {
     match &namespace.backend {
         BackendConfig::Rbd(image) => Ok(image),
-        _ => Err(Refusal::conflict(format!("namespace {} is on no image of a Ceph cluster", namespace.nsid))),
+        _ => Err(Refusal::conflict(format!("namespace {} is not on a Ceph image", namespace.nsid))),
     }
 }
 
@@ -337,7 +337,7 @@ fn resizable(config: &NamespaceConfig, size: u64, shrink: bool) -> Result<(Image
     if size < before && !shrink {
         let (before, after) = (Size(before), Size(size));
         let what = format!("namespace {} would become smaller: {before} to {after}", config.nsid);
-        let hint = "what is beyond its new end is lost; if that is meant, say \"shrink\": true";
+        let hint = "data beyond its new end is lost; if that is intended, set \"shrink\": true";
         return Err(Refusal::conflict(what).about("size").hint(hint));
     }
     Ok((reached, before))

@@ -39,7 +39,7 @@ pub struct FabricConfig {
     /// Other discovery services that hosts are referred to.
     #[serde(deserialize_with = "referrals")]
     pub referrals: Vec<ReferralConfig>,
-    /// A name of its own for this target's discovery subsystem, beside the well-known one (TP8013).
+    /// Unique NQN of this target's discovery subsystem, in addition to the well-known one (TP8013).
     #[serde(deserialize_with = "written::optional_nqn")]
     pub discovery_nqn: Option<String>,
 }
@@ -55,13 +55,13 @@ fn referrals<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ReferralC
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Port")]
 pub struct PortConfig {
-    /// Port number, from 1 on (PORTID). It stays when other ports come and go; the lowest free one
-    /// by default.
+    /// Port number, from 1 (PORTID), which changes of other ports do not affect; the lowest free one by default.
     #[serde(default, deserialize_with = "written::port_id")]
     pub id: u16,
-    /// Address and service. Service 0 takes a free one. A link-local address has its interface, as in `[fe80::1%eth0]:4420`.
+    /// Address and port. Port 0 selects a free one. A link-local address needs its interface, as in
+    /// `[fe80::1%eth0]:4420`.
     pub address: NetAddress,
-    /// The address that discovery tells hosts, where it differs from the one listened on.
+    /// Address in the discovery log, if it differs from the one listened on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise: Option<String>,
     /// Serves only the discovery subsystem here.
@@ -70,8 +70,8 @@ pub struct PortConfig {
     /// Transport of the connections. Hosts with plain TCP are served on an MPTCP port too.
     #[serde(default, skip_serializing_if = "Transport::is_tcp")]
     pub transport: Transport,
-    /// Congestion control by its name in the kernel, `auto` for what suits the path of each connection,
-    /// or `system`, which is the default, for what the system has set.
+    /// Congestion control by its name in the kernel, `auto` to follow the path of each connection, or `system`
+    /// (the default) for the kernel's own.
     #[serde(default, deserialize_with = "written::congestion", skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
     /// TLS mode of the connections. By default, TLS is required once a subsystem on this port has a
@@ -80,7 +80,7 @@ pub struct PortConfig {
     pub tls: Option<TlsUse>,
 }
 
-/// A discovery service elsewhere.
+/// Another discovery service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Referral")]
@@ -90,7 +90,7 @@ pub struct ReferralConfig {
     /// Service (TRSVCID).
     #[serde(default = "written::service_default", deserialize_with = "written::service")]
     pub service: String,
-    /// Name of the discovery service; the well-known one by default.
+    /// NQN of the discovery service; the well-known one by default.
     #[serde(default, deserialize_with = "written::optional_nqn", skip_serializing_if = "Option::is_none")]
     pub nqn: Option<String>,
 }
@@ -103,7 +103,7 @@ pub struct SubsystemConfig {
     /// NVMe qualified name.
     #[serde(deserialize_with = "written::subsystem_nqn")]
     pub nqn: String,
-    /// Serial number, at most 20 ASCII characters; while it is empty, the target gives one that no other target has.
+    /// Serial number, at most 20 ASCII characters; by default a unique one.
     #[serde(default, deserialize_with = "written::serial", skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 20))]
     pub serial: String,
@@ -111,7 +111,7 @@ pub struct SubsystemConfig {
     #[serde(default = "written::model_default", deserialize_with = "written::model")]
     #[schemars(length(max = 40))]
     pub model: String,
-    /// Lets every host connect.
+    /// Allows every host to connect.
     #[serde(default)]
     pub allow_any_host: bool,
     /// NQNs of the hosts that may connect.
@@ -127,8 +127,9 @@ pub struct SubsystemConfig {
     /// sealed with the key of `--encryption-key`, as the target has written it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhchap_ctrl_secret_sealed: Option<SealedSecret>,
-    /// Groups of the key exchange with hosts whose entry in `host_keys` names none, the preferred one first. Without any, all
-    /// but ffdhe6144 and ffdhe8192, whose computation is expensive; null is last then. [default: all but ffdhe6144, ffdhe8192]
+    /// Diffie-Hellman groups for hosts whose entry in `host_keys` names none, the preferred one first. By default
+    /// all but ffdhe6144 and ffdhe8192, whose computation is expensive; null is last. [default: all but
+    /// ffdhe6144, ffdhe8192]
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub dhchap_dhgroup: Vec<Group>,
@@ -141,15 +142,16 @@ pub struct SubsystemConfig {
     /// Directory in which hosts may create namespaces; without it they may not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageConfig>,
-    /// The ports it is found on, by their numbers; on all where this is empty, and on none where it is 0 alone.
+    /// Numbers of the ports that serve the subsystem; empty for all ports, and 0 alone for none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
-    /// Networks, such as `10.0.0.0/24`: where `ports` names some, it is found on the ports at their addresses as well.
+    /// Networks, such as `10.0.0.0/24`. If `ports` names any port, the ports at addresses in these networks serve
+    /// the subsystem, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub networks: Vec<NetworkMask>,
-    /// Milliseconds after the loss of its host during which the commands of a controller may still
-    /// take effect (CQT), as reported to hosts. [default: 2000]
+    /// Command Quiesce Time reported to hosts (CQT), in milliseconds: time after the loss of a host in which
+    /// commands of its controller may still take effect. [default: 2000]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_quiesce_ms: Option<u16>,
     /// Source of the Command Quiesce Time: fixed, or measured at the storage.
@@ -159,7 +161,7 @@ pub struct SubsystemConfig {
         skip_serializing_if = "CommandQuiesce::is_fixed"
     )]
     pub command_quiesce: CommandQuiesce,
-    /// I/O queues of one controller, 1 to 128, for hosts that connect from then on. [default: 128]
+    /// Maximum number of I/O queues of a controller, for hosts that connect after a change. [default: 128]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 128))]
     pub io_queues_max: Option<u16>,
@@ -170,17 +172,17 @@ pub struct SubsystemConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Storage")]
 pub struct StorageConfig {
-    /// The directory.
+    /// Directory for the files of namespaces that hosts create.
     pub directory: PathBuf,
-    /// Bytes that all namespaces in it may have together.
+    /// Maximum size of all namespaces in the directory together.
     #[serde(deserialize_with = "units::bytes")]
     #[schemars(with = "Size")]
     pub bytes_max: u64,
-    /// Bytes that those of one host may have; half of all without it.
+    /// Maximum size of one host's namespaces together; half of `bytes_max` by default.
     #[serde(default, deserialize_with = "units::optional_bytes", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Size>")]
     pub bytes_max_per_host: Option<u64>,
-    /// Namespaces that one host may create. [default: 64]
+    /// Maximum number of namespaces that one host may create. [default: 64]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces_max_per_host: Option<u32>,
     /// Folder of the list of allowed storage by which an administrator has named the directory: files of hosts are opened below
@@ -194,24 +196,25 @@ pub struct StorageConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Namespace")]
 pub struct NamespaceConfig {
-    /// Namespace identifier, from 1 on; the lowest free one without it.
+    /// Namespace ID; the lowest free one by default.
     #[serde(default, deserialize_with = "written::nsid")]
     #[schemars(range(min = 1, max = 4096))]
     pub nsid: u32,
     /// Storage of the blocks.
     pub backend: BackendConfig,
-    /// Bytes of a block: 512 or 4096. Without them, those of a block device's sectors, and 4096 for all else.
+    /// Block size in bytes, 512 or 4096; by default the sector size of a block device, and 4096 for all other
+    /// backends.
     #[serde(default, deserialize_with = "written::block_size", skip_serializing_if = "is_zero")]
     #[schemars(with = "Size")]
     pub block_size: u32,
-    /// UUID; by default that of the storage: it stays while the blocks do.
+    /// UUID; by default derived from the storage, so it stays with the blocks.
     #[serde(default, deserialize_with = "written::uuid", skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
     /// NGUID, 32 hexadecimal digits; by default the bytes of the UUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub nguid: Option<Nguid>,
-    /// ANA group, from 1 on. Gateways call it their load-balancing group.
+    /// ANA group, from 1, which is the load-balancing group of gateways.
     #[serde(
         default = "first_group",
         alias = "load_balancing_group",
@@ -227,8 +230,8 @@ pub struct NamespaceConfig {
     /// Write protection.
     #[serde(default, skip_serializing_if = "WriteProtection::is_none")]
     pub write_protection: WriteProtection,
-    /// The highest write protection that hosts may set, those that see it, or its owner alone if it has one; they lift none
-    /// that the operator has set.
+    /// Highest write protection that hosts may set: the owner of the namespace or, without one, all hosts that
+    /// see it. Hosts never lift the operator's.
     #[serde(default, skip_serializing_if = "WriteProtection::is_none")]
     pub host_write_protection: WriteProtection,
     /// Set if the write protection was set by a host, which may lift it.
@@ -241,13 +244,12 @@ pub struct NamespaceConfig {
     /// when a host created it: targets that did not keep owners yet have left such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<KnownHost>,
-    /// Milliseconds for which each write is held back before it reaches the file or device: for trying what happens
-    /// when a path fails over slow storage. A text has a unit of its own.
+    /// Delay of each write before it reaches the file or device, in milliseconds or as text with a unit; for
+    /// tests of failover only.
     #[serde(default, deserialize_with = "written::write_delay_ms", skip_serializing_if = "is_zero")]
     #[schemars(range(max = 60_000))]
     pub write_delay_ms: u32,
-    /// Allows another target over the same file or device to serve the namespace too, as a second
-    /// path to it.
+    /// Allows another target to serve the same file or device, as a second path to the namespace.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shared_storage: bool,
     /// Limit of a file that an administrator with a list of allowed storage has named: another file that is put in its place is
@@ -257,7 +259,7 @@ pub struct NamespaceConfig {
     /// Moves its image to the trash of the pool when the call `namespace_delete` of ceph-nvmeof removes it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub trash_image: bool,
-    /// Keeps the size that hosts know when its image gets another one, until the target opens the image again.
+    /// Hides a new size of the image from hosts until the target opens the image again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub disable_auto_resize: bool,
     /// Location of the gateways that serve it before others do, in a group of gateways.
@@ -275,24 +277,24 @@ pub struct NamespaceConfig {
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Qos")]
 pub struct QosConfig {
-    /// Commands that read, each second.
+    /// Read commands per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_iops: Option<u64>,
-    /// Commands that write, each second.
+    /// Write commands per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_iops: Option<u64>,
-    /// Commands of both kinds together, each second.
+    /// Commands of both kinds together, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iops: Option<u64>,
-    /// Bytes read, each second.
+    /// Bytes read per second.
     #[serde(deserialize_with = "units::optional_bytes", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Size>")]
     pub read_bytes: Option<u64>,
-    /// Bytes written, each second.
+    /// Bytes written per second.
     #[serde(deserialize_with = "units::optional_bytes", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Size>")]
     pub write_bytes: Option<u64>,
-    /// Bytes of both kinds together, each second.
+    /// Bytes of both kinds together, per second.
     #[serde(deserialize_with = "units::optional_bytes", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Size>")]
     pub bytes: Option<u64>,
@@ -312,7 +314,7 @@ impl QosConfig {
 pub struct AnaGroupConfig {
     /// Group number, from 1 on.
     pub id: u32,
-    /// State on all ports that are not named in `ports`.
+    /// State on all ports that `ports` does not name.
     #[serde(default)]
     pub state: GroupState,
     /// State on single ports, by their numbers.

@@ -10,7 +10,7 @@ use super::sealed_secret::{KeyKind, KeySource, SealedSecret};
 use super::{names, written};
 use crate::target::TargetError;
 
-/// The secrets and TLS keys of one host. With a secret it has to authenticate (DH-HMAC-CHAP).
+/// Secrets and TLS keys of one host. A host with a secret must authenticate (DH-HMAC-CHAP).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "HostKey")]
@@ -18,29 +18,29 @@ pub struct HostKeyConfig {
     /// NQN of the host.
     #[serde(deserialize_with = "written::nqn")]
     pub host: String,
-    /// File with the host's secret, `DHHC-1:…`, which others than the target's user and group cannot read. Several lines are
-    /// several secrets, each of which is accepted.
+    /// File with the host's secret, `DHHC-1:…`, readable for the target's user and group only. Each of several
+    /// lines is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhchap_secret_file: Option<PathBuf>,
-    /// File with the secret by which the subsystem authenticates to the host, where the host asks for it.
+    /// File with the subsystem's secret, for hosts that require the target to authenticate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dhchap_ctrl_secret_file: Option<PathBuf>,
-    /// Hash functions that are taken of those that the host offers, the preferred one first: `sha256`, `sha384`, `sha512`. All of
-    /// them without any.
+    /// Hash functions to accept, the preferred one first: `sha256`, `sha384`, `sha512`. By default all.
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub dhchap_hash: Vec<Hash>,
-    /// Groups of the key exchange, in the same way: `null`, `ffdhe2048` to `ffdhe8192`, `secp256r1`, `secp384r1`, `mlkem768`,
-    /// `mlkem1024`, `secp256r1mlkem768`, `secp384r1mlkem1024`. Those of the subsystem without any.
+    /// Diffie-Hellman groups to accept, the preferred one first: `null`, `ffdhe2048` to `ffdhe8192`, `secp256r1`,
+    /// `secp384r1`, `mlkem768`, `mlkem1024`, `secp256r1mlkem768`, `secp384r1mlkem1024`. By default those of the
+    /// subsystem.
     #[serde(default, with = "names", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub dhchap_dhgroup: Vec<Group>,
-    /// File with the key of the host's TLS connections, `NVMeTLSkey-1:…`, under the same rules. Several lines are several keys.
+    /// File with the key of the host's TLS connections, `NVMeTLSkey-1:…`, under the same rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_key_file: Option<PathBuf>,
-    /// Generates the key of the host's TLS connections by its authentication (secure channel
-    /// concatenation, nvme-cli's `--concat`). The host then authenticates without TLS, even where
-    /// TLS is required, and reconnects with TLS.
+    /// Derives the key of the host's TLS connections from its authentication (secure channel concatenation,
+    /// nvme-cli's `--concat`). The host then authenticates without TLS, even where TLS is required, and
+    /// reconnects with TLS.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls_concat: bool,
     /// The host's secret, instead of a file: sealed with the key of `--encryption-key`, as the target has written it.

@@ -8,9 +8,9 @@ use super::written;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Visibility {
-    /// All but these.
+    /// Hosts that do not see the namespace; all others do.
     AllExcept(#[serde(deserialize_with = "written::nqns")] Vec<String>),
-    /// These and no others.
+    /// Hosts that see the namespace; all others do not.
     Only(#[serde(deserialize_with = "written::nqns")] Vec<String>),
 }
 

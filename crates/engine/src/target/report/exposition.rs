@@ -200,30 +200,26 @@ impl Metrics {
 
     fn write_target(&self, text: &mut Exposition) {
         let name = "selvedge_build_info";
-        text.family(name, "gauge", "The version that runs; its value is always 1.");
+        text.family(name, "gauge", "Running version; the value is always 1.");
         text.sample(name, &[("version", &env!("CARGO_PKG_VERSION"))], 1);
         let name = "selvedge_start_time_seconds";
-        text.family(name, "gauge", "When the target started, in seconds since 1970.");
+        text.family(name, "gauge", "Start of the target, in seconds since 1970.");
         let since = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         text.sample(name, &[], from_ns(since.as_nanos()));
         let name = "selvedge_omitted";
-        text.family(name, "gauge", "Namespaces and queues that are too many to be reported one by one.");
+        text.family(name, "gauge", "Namespaces and queues without series, beyond the limit of series.");
         let reported: usize = self.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum();
         let brief = reported.saturating_sub(METRICS_DETAILED_MAX);
         text.sample(name, &[("kind", &"namespace")], self.namespaces_omitted);
         text.sample(name, &[("kind", &"namespace_detail")], brief);
         text.sample(name, &[("kind", &"queue")], self.queues_omitted);
         let name = "selvedge_peculiarities_total";
-        text.family(
-            name,
-            "counter",
-            "Connections on which a host did something that the specification does not provide for and was accepted.",
-        );
+        text.family(name, "counter", "Connections with accepted deviations from the specification.");
         for (peculiarity, connections) in &self.peculiarities {
             text.sample(name, &[("kind", &peculiarity.name())], connections);
         }
         let name = "selvedge_congestion_changes_total";
-        text.family(name, "counter", "Connections whose congestion control was changed to suit their path.");
+        text.family(name, "counter", "Changes of a connection's congestion control.");
         for (to, connections) in &self.congestion_changes {
             text.sample(name, &[("to", to)], connections);
         }
@@ -231,7 +227,7 @@ impl Metrics {
 
     fn write_absent(&self, text: &mut Exposition) {
         let name = "selvedge_absent_namespaces";
-        text.family(name, "gauge", "Namespaces of the subsystem whose disk or image is not available now.");
+        text.family(name, "gauge", "Namespaces of the subsystem without their disk or image.");
         for subsystem in &self.subsystems {
             text.sample(name, &[("subsystem", &subsystem.nqn)], subsystem.absent);
         }
@@ -240,7 +236,7 @@ impl Metrics {
     /// Writes the longest times of operations at the storage, and their limit.
     fn write_subsystems(&self, text: &mut Exposition) {
         let name = "selvedge_storage_longest_operation_seconds";
-        text.family(name, "gauge", "The longest that an operation has been at the storage.");
+        text.family(name, "gauge", "Longest time of an operation at the storage.");
         for subsystem in &self.subsystems {
             text.sample(
                 name,
@@ -284,7 +280,11 @@ impl Metrics {
             text.sample(name, labels, count);
         }
         let name = "selvedge_host_key_written_timestamp_seconds";
-        text.family(name, "gauge", "When the file of a host's secret or TLS key was written.");
+        text.family(
+            name,
+            "gauge",
+            "Modification time of the file of a host's secret or TLS key, in seconds since 1970.",
+        );
         for key in &self.host_keys {
             let labels: Labels<'_> =
                 &[("subsystem", &key.subsystem), ("host", &key.host), ("kind", &key.kind.name())];
@@ -294,13 +294,13 @@ impl Metrics {
 
     fn write_controllers(&self, text: &mut Exposition) {
         let name = "selvedge_controllers";
-        text.family(name, "gauge", "Controllers of the subsystem, each of which is one host's.");
+        text.family(name, "gauge", "Controllers of the subsystem; each belongs to one host.");
         for subsystem in &self.subsystems {
             let own = self.controllers.iter().filter(|controller| controller.subsystem == subsystem.nqn);
             text.sample(name, &[("subsystem", &subsystem.nqn)], own.count());
         }
         let name = "selvedge_controller_info";
-        text.family(name, "gauge", "The host that uses the controller; its value is always 1.");
+        text.family(name, "gauge", "Host that uses the controller; the value is always 1.");
         for controller in &self.controllers {
             let labels: Labels<'_> = &[
                 ("subsystem", &controller.subsystem),
@@ -314,7 +314,7 @@ impl Metrics {
         self.write_admission(text);
         self.write_ended_controllers(text);
         let name = "selvedge_queue_depth";
-        text.family(name, "gauge", "I/O commands under way on the queue.");
+        text.family(name, "gauge", "I/O commands in progress on the queue.");
         for (controller, queue) in queues() {
             let labels: Labels<'_> = &[
                 ("subsystem", &controller.subsystem),
@@ -324,7 +324,7 @@ impl Metrics {
             text.sample(name, labels, queue.depth);
         }
         let name = "selvedge_queue_commands_total";
-        text.family(name, "counter", "I/O commands taken off the queue, whatever became of them.");
+        text.family(name, "counter", "I/O commands received, successful or not.");
         for (controller, queue) in queues() {
             let labels: Labels<'_> = &[
                 ("subsystem", &controller.subsystem),
@@ -334,7 +334,7 @@ impl Metrics {
             text.sample(name, labels, queue.commands);
         }
         let name = "selvedge_queue_stage_seconds_total";
-        text.family(name, "counter", "What the time of the queue's commands was spent on, by stage.");
+        text.family(name, "counter", "Time of the queue's commands by stage.");
         for (controller, queue) in queues() {
             for (stage, sum_ns) in Stage::ALL.into_iter().zip(queue.stages_ns).filter(|(_, ns)| *ns > 0) {
                 let labels: Labels<'_> = &[
@@ -350,20 +350,16 @@ impl Metrics {
 
     fn write_ended_controllers(&self, text: &mut Exposition) {
         let name = "selvedge_keep_alive_expiries_total";
-        text.family(
-            name,
-            "counter",
-            "Controllers ended because their host was silent for its keep alive time.",
-        );
+        text.family(name, "counter", "Controllers ended by an expired keep alive timer.");
         text.sample(name, &[], self.keep_alive_expiries);
         let name = "selvedge_discovery_controllers_ended_total";
-        text.family(name, "counter", "Discovery controllers ended to make room for others.");
+        text.family(name, "counter", "Discovery controllers ended to admit others.");
         text.sample(name, &[], self.discovery_ended);
         let name = "selvedge_displaced_controllers_total";
         text.family(
             name,
             "counter",
-            "Controllers of hosts without proof of their name ended for a proved host with the same HOSTID.",
+            "Controllers of hosts without proof of their name, ended for a proved host with the same HOSTID.",
         );
         text.sample(name, &[], self.displaced);
     }
@@ -375,12 +371,12 @@ impl Metrics {
             text.sample(name, &[("reactor", &reactor.number)], reactor.connections);
         }
         let name = "selvedge_half_open_connections";
-        text.family(name, "gauge", "Connections of the reactor that are not queues yet.");
+        text.family(name, "gauge", "Connections of the reactor that have not become a queue.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], reactor.half_open);
         }
         let name = "selvedge_half_open_connections_dropped_total";
-        text.family(name, "counter", "Connections closed before they were queues to make room for others.");
+        text.family(name, "counter", "Connections closed before they became a queue, to admit others.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], reactor.half_open_dropped);
         }
@@ -390,26 +386,22 @@ impl Metrics {
             text.sample(name, &[("reactor", &reactor.number)], from_ns(reactor.cpu_time.as_nanos()));
         }
         let name = "selvedge_reactor_waited_seconds_total";
-        text.family(
-            name,
-            "counter",
-            "Time the reactor waited for events, polling and asleep: what is left of its time is work.",
-        );
+        text.family(name, "counter", "Time of the reactor without events, polling and asleep.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], from_ns(reactor.waited.as_nanos()));
         }
         let name = "selvedge_reactor_rounds_total";
-        text.family(name, "counter", "How often the reactor looked for events.");
+        text.family(name, "counter", "Iterations of the event loop.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], reactor.rounds);
         }
         let name = "selvedge_reactor_events_total";
-        text.family(name, "counter", "Events the reactor found.");
+        text.family(name, "counter", "Events processed by the reactor.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], reactor.events);
         }
         let name = "selvedge_reactor_buffer_bytes";
-        text.family(name, "gauge", "Free buffers the reactor keeps.");
+        text.family(name, "gauge", "Bytes of free buffers that the reactor keeps for reuse.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], reactor.buffer_bytes);
         }

@@ -46,8 +46,7 @@ pub(super) const SPACE: [Family; 3] = [
     Family {
         name: "selvedge_namespace_failed",
         kind: "gauge",
-        help: "Whether the namespace refuses writes and Flush, since its storage could not be synchronized: 1 until \
-               it is reopened.",
+        help: "1 while the namespace refuses writes and Flush because its storage failed to synchronize.",
         is_detailed: false,
         write: |text, name, subsystem, namespace| {
             if let Some(has_failed) = namespace.has_failed {
@@ -63,7 +62,7 @@ pub(super) const OPERATIONS: [Family; 4] = [
     Family {
         name: "selvedge_commands_total",
         kind: "counter",
-        help: "I/O commands that went well.",
+        help: "I/O commands that succeeded.",
         is_detailed: false,
         write: |text, name, subsystem, namespace| {
             for metrics in &namespace.operations {
@@ -77,7 +76,7 @@ pub(super) const OPERATIONS: [Family; 4] = [
     Family {
         name: "selvedge_command_bytes_total",
         kind: "counter",
-        help: "Bytes that travelled with I/O commands that went well, in either direction.",
+        help: "Bytes transferred with I/O commands that succeeded, in either direction.",
         is_detailed: false,
         write: |text, name, subsystem, namespace| {
             for metrics in &namespace.operations {
@@ -91,7 +90,7 @@ pub(super) const OPERATIONS: [Family; 4] = [
     Family {
         name: "selvedge_command_duration_seconds",
         kind: "histogram",
-        help: "From an I/O command's way off the socket to its answer's way into the queue, for those that went well.",
+        help: "Time from reading an I/O command from the socket to queueing its response, for those that succeeded.",
         is_detailed: true,
         write: |text, name, subsystem, namespace| {
             for metrics in &namespace.operations {
@@ -105,7 +104,7 @@ pub(super) const OPERATIONS: [Family; 4] = [
     Family {
         name: "selvedge_command_stage_seconds",
         kind: "histogram",
-        help: "What that time was spent on, by stage and size; commands that were not in a stage are not in its count.",
+        help: "That time by stage and size; commands that were not in a stage are not in its count.",
         is_detailed: true,
         write: write_stages,
     },
@@ -123,7 +122,7 @@ pub(super) const ERRORS: [Family; 2] = [
     Family {
         name: "selvedge_media_errors_total",
         kind: "counter",
-        help: "Errors of the medium, each of which failed a command: neither lack of room nor of a path.",
+        help: "Errors of the medium, each of which failed a command; full storage and lost paths are not counted.",
         is_detailed: false,
         write: |text, name, subsystem, namespace| {
             if namespace.nsid > 0 {
@@ -139,7 +138,7 @@ pub(super) const STORAGE: [Family; 2] = [
     Family {
         name: "selvedge_storage_oldest_operation_seconds",
         kind: "gauge",
-        help: "For how long the oldest operation has been at the storage; 0 without one.",
+        help: "Age of the oldest operation at the storage; 0 without one.",
         is_detailed: false,
         write: |text, name, subsystem, namespace| {
             if let Some(storage) = &namespace.storage {
@@ -151,7 +150,7 @@ pub(super) const STORAGE: [Family; 2] = [
     Family {
         name: "selvedge_storage_late_operations_total",
         kind: "counter",
-        help: "Storage operations that outlived the Command Quiesce Time.",
+        help: "Storage operations that exceeded the Command Quiesce Time.",
         is_detailed: false,
         write: |text, name, subsystem, namespace| {
             let Some(storage) = &namespace.storage else { return };

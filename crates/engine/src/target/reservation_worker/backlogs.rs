@@ -50,7 +50,13 @@ pub(super) struct Backlogs<J> {
 
 impl<J> State<J> {
     const fn new() -> Self {
-        Self { backlogs: BTreeMap::new(), ready: VecDeque::new(), of_hosts: BTreeMap::new(), jobs: 0, threads: 0 }
+        Self {
+            backlogs: BTreeMap::new(),
+            ready: VecDeque::new(),
+            of_hosts: BTreeMap::new(),
+            jobs: 0,
+            threads: 0,
+        }
     }
 
     /// True if a further job of this host finds room.
