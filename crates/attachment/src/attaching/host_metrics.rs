@@ -322,7 +322,7 @@ mod tests {
             assert_eq!(name.ends_with("_total"), *kind == "counter", "{name} is a {kind}");
             assert_eq!(name.ends_with("_seconds"), *kind == "histogram", "{name} is a {kind}");
         }
-        let manual = include_str!("../../../../../docs/metrics.md");
+        let manual = include_str!("../../../../docs/metrics.md");
         for name in kinds.keys() {
             let row = manual.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
             assert!(row.is_some(), "{name} is not in docs/metrics.md");
