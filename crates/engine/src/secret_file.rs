@@ -106,7 +106,7 @@ fn open(path: &Path) -> Result<File, SecretFileError> {
         return Err(format!("{shown} is not a file").into());
     }
     if metadata.mode() & READABLE_BY_OTHERS != 0 {
-        return Err(format!("{shown} can be read by everybody; `chmod o= {shown}` ends that").into());
+        return Err(format!("{shown} is readable by other users; run `chmod o= {shown}`").into());
     }
     Ok(file)
 }

@@ -21,7 +21,7 @@ pub(crate) const OTHERS: u32 = 0o077;
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateFileError {
     /// The system refuses.
-    #[error("cannot {action} {}: {source}{}", path.display(), hint(source))]
+    #[error("cannot {action} {}: {source}{}", path.display(), hint(source, path))]
     Io {
         /// Operation that failed, as a word.
         action: &'static str,
@@ -84,15 +84,21 @@ pub enum PrivateFileError {
     },
 }
 
-fn hint(error: &io::Error) -> &'static str {
+fn hint(error: &io::Error, path: &Path) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; make sure that its folder is there",
+        // The file itself is missing otherwise, which the error says.
+        io::ErrorKind::NotFound if path.parent().is_some_and(is_missing) => "; create its folder",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; make sure that this program's user may write there"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room",
         _ => "",
     }
+}
+
+fn is_missing(folder: &Path) -> bool {
+    // The folder of a bare name is the working directory.
+    !folder.as_os_str().is_empty() && !folder.exists()
 }
 
 impl PrivateFileError {
@@ -246,6 +252,8 @@ mod tests {
         rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         assert!(refused(&fifo).contains("is a FIFO"), "and its other end is not waited for");
         assert!(open_secret(&folder.path().join("none")).unwrap_err().is_missing());
+        assert!(refused(&folder.path().join("none")).ends_with("(os error 2)"));
+        assert!(refused(&folder.path().join("none/none")).ends_with("; create its folder"));
     }
 
     #[test]

@@ -128,7 +128,7 @@ pub(super) fn what_cannot_be_is_refused(testbed: &mut Testbed) -> Result<(), Str
         desk.refuses(&[&["add"], &words[..], more].concat(), parts)
     };
     let taken = testbed.image("taken-by-hand", MIB)?;
-    refuses_to_create("taken-by-hand", &[], &["rbd/taken-by-hand is there already"])?;
+    refuses_to_create("taken-by-hand", &[], &["rbd/taken-by-hand already exists"])?;
     refuses_to_create("there", &[], &["rbd/there is namespace"])?;
     refuses_to_create("new", &["--features", "layering,speed"], &["speed", "exclusive-lock"])?;
     refuses_to_create("new", &["--object-size", "3m"], &["power of two"])?;
@@ -138,12 +138,12 @@ pub(super) fn what_cannot_be_is_refused(testbed: &mut Testbed) -> Result<(), Str
     desk.refuses(&["resize", &there, "4m"], &["smaller", "--shrink"])?;
     desk.refuses(&["resize", &there, "4097"], &["whole number"])?;
     desk.refuses(&["flatten", &there], &["is not a clone"])?;
-    desk.refuses(&["flatten", "1"], &["on no image"])?;
+    desk.refuses(&["flatten", "1"], &["not on a Ceph image"])?;
     desk.refuses(&["clone", &there, "--rbd-image", "new"], &["snapshot"])?;
     desk.refuses(&["clone", &there, "--snapshot", "none", "--rbd-image", "new"], &["there@none"])?;
     desk.refuses(&["snapshot", &there, "none", "--remove"], &["there@none"])?;
     desk.does(&["snapshot", &there, "once"])?;
-    desk.refuses(&["snapshot", &there, "once"], &["there@once is there already"])?;
+    desk.refuses(&["snapshot", &there, "once"], &["there@once already exists"])?;
     desk.refuses(&["remove", &there, "--delete-image"], &["has snapshots", "rbd snap ls"])?;
     wanted("what is refused changes nothing", desk.namespaces()? == 2 && !is_there(testbed, "new")?)?;
     // The removal does not harm a client that has the image open.

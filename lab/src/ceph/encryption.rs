@@ -89,7 +89,7 @@ pub(super) fn only_by_the_passphrase(testbed: &mut Testbed) -> Result<(), String
     let plain = testbed.image("plain", MIB)?;
     refused(testbed, &format!("{plain},luks1={file}"), &["rbd/plain", "not encrypted"])?;
     std::fs::set_permissions(wrong, std::os::unix::fs::PermissionsExt::from_mode(0o644)).map_err(said)?;
-    refused(testbed, &other, &[wrong, "can be read by everybody"])?;
+    refused(testbed, &other, &[wrong, "is readable by other users"])?;
     // Without a passphrase it is what is in the cluster, header and all.
     let target: Target = testbed.serve(&[image.trim_end_matches(',')])?;
     let found = whole(&target.namespace(1)?)?;

@@ -102,7 +102,7 @@ fn try_moments(
     }
     // One that is there already is found out before anything is held, and nothing is made.
     testbed.cluster.rbd(&["snap", "create", "--no-progress", &format!("rbd/{}@taken", images[1])])?;
-    command(&["all", "taken"])?.fails(1, &["taken", "there already"])?;
+    command(&["all", "taken"])?.fails(1, &["taken", "already exists"])?;
     let listed = command(&["1"])?.json()?;
     let has_taken = |listed: &Value| {
         listed["snapshots"].as_array().is_none_or(|all| all.iter().any(|one| one["name"] == "taken"))

@@ -52,7 +52,7 @@ pub fn read(text: &str) -> Result<Imported, String> {
     }
     let lines = LineIndex::of(text);
     if let Some((line, path)) = lines.twice() {
-        return Err(format!("line {line}: {path} is there twice"));
+        return Err(format!("line {line}: {path} is given twice"));
     }
     let mut reader = Reader::new(lines);
     let mut fabric = FabricConfig::default();

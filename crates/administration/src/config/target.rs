@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use engine::address::HostAddress;
+use engine::address::{HostAddress, NetAddress};
 use engine::ring::Engine;
 use engine::target::{
     FORMER_NQN, FabricConfig, MODEL_DEFAULT, NamespaceConfig, PortConfig, SubsystemConfig, TargetConfig,
@@ -156,11 +156,11 @@ fn from_flags(
     let nqn = flags.nqn.clone().unwrap_or_else(|| default_nqn(flags, kept, machine));
     check_subsystem_nqn(&nqn).map_err(Failure::usage)?;
     let asked = Asked { any_host: flags.allow_any_host, hosts: flags.allow_hosts.clone() };
-    let allow_any_host = asked.allows_any_host(&fabric.ports).map_err(|()| {
-        Failure::usage(
-            "this address can be reached from other machines: say who may use it, \
-             with --allow-host HOSTNQN or --allow-any-host",
-        )
+    let allow_any_host = asked.allows_any_host(&fabric.ports).map_err(|address| {
+        Failure::usage(format!(
+            "{address} can be reached from other machines: allow hosts with --allow-host NQN, or every host with \
+             --allow-any-host"
+        ))
     })?;
     let serial = match &flags.serial {
         Some(serial) => check_serial(serial).map_err(Failure::usage)?,
@@ -226,14 +226,14 @@ pub struct Asked {
 
 impl Asked {
     /// True if every host may connect. Without hosts or `any_host`, loopback addresses are open to
-    /// every host; on other addresses that is an error.
-    pub(crate) fn allows_any_host(&self, ports: &[PortConfig]) -> Result<bool, ()> {
+    /// every host; another address is an error.
+    pub(crate) fn allows_any_host(&self, ports: &[PortConfig]) -> Result<bool, NetAddress> {
         if self.any_host || !self.hosts.is_empty() {
-            Ok(self.any_host)
-        } else if ports.iter().all(|port| is_loopback(port.address.ip())) {
-            Ok(true)
-        } else {
-            Err(())
+            return Ok(self.any_host);
+        }
+        match ports.iter().find(|port| !is_loopback(port.address.ip())) {
+            Some(port) => Err(port.address),
+            None => Ok(true),
         }
     }
 }
@@ -256,13 +256,16 @@ mod tests {
         assert!(fabric.subsystems[0].allow_any_host);
         assert_eq!(fabric.ports[1].address.to_string(), "[::1]:4420");
         assert_eq!(fabric.ports.iter().map(|port| port.id).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(serve("-a 127.0.0.1,::1 --namespace memory:1m").unwrap().ports, fabric.ports);
         assert_eq!(serve("--namespace memory:1m").unwrap().ports[0].address.to_string(), "127.0.0.1:4420");
     }
 
     #[test]
     fn a_reachable_target_must_say_who_may_use_it() {
-        let refused = serve("-a 0.0.0.0 --namespace memory:1m").unwrap_err();
-        assert!(matches!(&refused, Failure::Usage(what) if what.contains("--allow-host")), "{refused:?}");
+        let refused = serve("-a 127.0.0.1,0.0.0.0 --namespace memory:1m").unwrap_err();
+        let names_both =
+            |what: &str| what.starts_with("0.0.0.0:4420 can be") && what.contains("--allow-host");
+        assert!(matches!(&refused, Failure::Usage(what) if names_both(what)), "{refused:?}");
         let fabric = serve("-a 0.0.0.0 --namespace memory:1m --allow-host nqn.a --allow-host nqn.b").unwrap();
         assert!(!fabric.subsystems[0].allow_any_host);
         assert_eq!(fabric.subsystems[0].hosts, ["nqn.a", "nqn.b"]);
@@ -328,7 +331,7 @@ mod tests {
         let taken = serve("--namespace null:1m,nsid=1 --namespace null:1m,nsid=1").unwrap_err();
         assert!(matches!(taken, Failure::Usage(what) if what.contains("twice")));
         let discovery = serve("-n nqn.2014-08.org.nvmexpress.discovery --namespace null:1m").unwrap_err();
-        assert!(matches!(discovery, Failure::Usage(what) if what.contains("Discovery")));
+        assert!(matches!(discovery, Failure::Usage(what) if what.contains("discovery subsystem")));
     }
 
     #[test]

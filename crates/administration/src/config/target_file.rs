@@ -145,7 +145,7 @@ fn read_fabric(mut table: Spanned<DeTable<'_>>) -> Result<FabricConfig, Mistake>
             span: span_of(&places, &format!("subsystems[{at}].{field}")),
         };
         if fabric.subsystems[..at].iter().any(|other| other.nqn == subsystem.nqn) {
-            return Err(wrong("nqn", format!("subsystem {} is there twice", subsystem.nqn)));
+            return Err(wrong("nqn", format!("subsystem {} is given twice", subsystem.nqn)));
         }
         for (number, namespace) in subsystem.namespaces.iter().enumerate() {
             namespace::check(namespace)

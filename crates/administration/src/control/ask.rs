@@ -306,7 +306,7 @@ mod tests {
         let wrong = refused("{\n  \"nqn\": \"nqn.a nqn.b\"\n}");
         assert_eq!(
             wrong.to_string(),
-            "nqn: the NQN has a comma or a space, where hosts and lists of names end it: name each by itself"
+            "nqn: an NQN cannot contain a comma or a space, which separate names in lists"
         );
         let wrong = refused("{\n  \"nqn\": 7\n}");
         assert_eq!(wrong.to_string(), "nqn: invalid type: integer `7`, expected a string");

@@ -209,7 +209,7 @@ impl Client {
 
     fn failed(&self, error: &io::Error) -> Failure {
         if let Some(why) = self.tls.as_ref().and_then(|tls| tls.explain(error)) {
-            return Failure::failed(format!("{} cannot be asked: {why}", self.endpoint));
+            return Failure::failed(format!("cannot reach {}: {why}", self.endpoint));
         }
         let hint = match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -217,11 +217,11 @@ impl Client {
             }
             io::ErrorKind::PermissionDenied => "; only the target's user may use it",
             io::ErrorKind::InvalidData if matches!(self.endpoint, Endpoint::Tcp(_)) => {
-                "; is it tls: and not tcp: there?"
+                "; does the target use tls: there?"
             }
             _ => "",
         };
-        Failure::failed(format!("{} cannot be asked: {error}{hint}", self.endpoint))
+        Failure::failed(format!("cannot reach {}: {error}{hint}", self.endpoint))
     }
 
     fn refused(&self, status: StatusCode, answer: &[u8]) -> Failure {
@@ -245,7 +245,7 @@ fn only_target() -> Result<Endpoint, Failure> {
         0 => {
             let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
             Err(Failure::failed(format!(
-                "no target is found (none in {}): start one with `selvedge serve`, or say where with --control",
+                "no target is found (none in {}): start one with `selvedge serve`, or name its control socket with --control",
                 folders.join(", ")
             )))
         }

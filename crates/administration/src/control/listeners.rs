@@ -59,8 +59,8 @@ impl<'a> Listeners<'a> {
             let Some(address) = endpoint.socket_address() else { continue };
             if !self.access.has_remote() {
                 return Err(Failure::usage(format!(
-                    "anybody could change the target by {address}: say who may with --control-access FILE, or give a secret \
-                     with --control-token-file FILE"
+                    "{address} would let every client change the target: restrict it with --control-access FILE or \
+                     --control-token-file FILE"
                 )));
             }
             if matches!(endpoint, Endpoint::Tcp(_)) && !address.ip().is_loopback() {
@@ -81,7 +81,7 @@ impl<'a> Listeners<'a> {
         self.check_tls("--metrics", endpoint)?;
         if self.are_metrics_guarded() && !self.access.has_remote() {
             return Err(Failure::usage(format!(
-                "anybody could read the metrics by {endpoint}: say who may with --control-access FILE, or that anybody may with \
+                "{endpoint} would let every client read the metrics: restrict it with --control-access FILE, or allow that with \
                  --metrics-for-anybody"
             )));
         }
@@ -99,8 +99,8 @@ impl<'a> Listeners<'a> {
             return Ok(());
         }
         Err(Failure::usage(format!(
-            "anybody could change the target by {endpoint}: say who may with --control-access FILE, by certificates, or that \
-             anybody may with --ceph-nvmeof-api-for-anybody"
+            "{endpoint} would let every client change the target: restrict it to certificates with --control-access FILE, or \
+             allow that with --ceph-nvmeof-api-for-anybody"
         )))
     }
 

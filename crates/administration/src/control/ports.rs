@@ -33,7 +33,7 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         let taken: Vec<u16> = fabric.ports.iter().map(|port| port.id).collect();
         let id = if body.id == 0 { free_port(first, &taken) } else { body.id };
         if taken.contains(&id) {
-            return Err(Refusal::conflict(format!("port number {id} is there already")).about("id"));
+            return Err(Refusal::conflict(format!("port number {id} already exists")).about("id"));
         }
         let same = |port: &&PortConfig| port.address == body.address;
         if let Some(port) = fabric.ports.iter().find(same) {

@@ -546,8 +546,7 @@ fn wrong_method(path: &str, method: &str) -> Response {
     let routes = ROUTES.iter().filter(|route| route.path == path);
     let allowed: Vec<&str> = routes.map(|route| route.method).collect();
     let allowed = allowed.join(", ");
-    let mut response =
-        refuse(&Refusal::new(405, format!("{path} cannot be asked with {method}, but with {allowed}")));
+    let mut response = refuse(&Refusal::new(405, format!("{path} does not take {method}, but {allowed}")));
     if let Ok(value) = HeaderValue::from_str(&allowed) {
         response.headers_mut().insert(ALLOW, value);
     }

@@ -111,7 +111,7 @@ pub(super) fn add(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let nqn = config.nqn.clone();
     ask.change(Permissions::default(), |fabric| {
         if fabric.subsystem(&nqn).is_some() {
-            return Err(Refusal::conflict(format!("subsystem {nqn} is there already")).about("nqn"));
+            return Err(Refusal::conflict(format!("subsystem {nqn} already exists")).about("nqn"));
         }
         fabric.subsystems.push(config.clone());
         Ok(())

@@ -130,13 +130,13 @@ pub enum CephError {
         name: String,
     },
     /// There is an image of this name.
-    #[error("{image} is there already; choose another name, or serve it as it is")]
+    #[error("{image} already exists; choose another name, or serve it as it is")]
     ImageExists {
         /// The image.
         image: String,
     },
     /// There is a snapshot of this name.
-    #[error("{snapshot} is there already; choose another name, or remove it first")]
+    #[error("{snapshot} already exists; choose another name, or remove it first")]
     SnapshotExists {
         /// Image and snapshot.
         snapshot: String,

@@ -196,10 +196,7 @@ pub enum InitiatorError {
         reason: Box<Self>,
     },
     /// The connection ended while this host authenticated, without a reason from the target.
-    #[error(
-        "{reason} before it had said whether this host's secret is the one that it has for it; there are targets \
-         that do so where it is not"
-    )]
+    #[error("{reason} during authentication; some targets close the connection where the secret is wrong")]
     NotAuthenticated {
         /// Error that ended the connection.
         reason: Box<Self>,

@@ -580,9 +580,13 @@ fn check_reactors(reactors: &Reactors) -> Result<(), TargetError> {
         Reactors::Cpus(cpus) => {
             let available = crate::ring::core::available();
             match cpus.iter().find(|cpu| !available.contains(cpu)) {
-                Some(cpu) => Err(TargetError::Config(format!(
-                    "this process may not run on CPU {cpu}; it may on {available:?}"
-                ))),
+                Some(cpu) => {
+                    let available: Vec<String> = available.iter().map(ToString::to_string).collect();
+                    let available = available.join(", ");
+                    Err(TargetError::Config(format!(
+                        "CPU {cpu} is not available to this process; available are {available}"
+                    )))
+                }
                 None => Ok(()),
             }
         }

@@ -143,7 +143,7 @@ fn secrets_are_refused_of_hosts_that_cannot_be() {
     assert!(refused("bad name\0", true).contains("keys of host \"bad name\\0\""));
     assert!(refused(HOST, true).contains("two entries with keys"));
     let stranger = refused("nqn.2014-08.org.example:stranger", false);
-    assert!(stranger.contains("is not among the hosts that may connect"), "{stranger}");
+    assert!(stranger.contains("is not allowed to connect: allow it first"), "{stranger}");
 }
 
 /// Before it has proved its name a host takes nothing, sees nothing, and hinders no other host.

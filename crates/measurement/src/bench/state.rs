@@ -69,7 +69,7 @@ impl Recorder {
             let what = format!("the verify state {} cannot be made: {error}", path.display());
             match error.kind() {
                 io::ErrorKind::AlreadyExists => Failure::usage(format!(
-                    "{} is there already: check it with --verify-only, or remove it",
+                    "{} already exists: check it with --verify-only, or remove it",
                     path.display()
                 )),
                 _ => Failure::failed(what),

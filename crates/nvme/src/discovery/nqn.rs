@@ -35,7 +35,7 @@ pub enum NqnError {
     #[error("the NQN has a control character")]
     Control,
     /// The name has a comma or white space, and is to be that of a host or subsystem here.
-    #[error("the NQN has a comma or a space, where hosts and lists of names end it: name each by itself")]
+    #[error("an NQN cannot contain a comma or a space, which separate names in lists")]
     Separator,
 }
 

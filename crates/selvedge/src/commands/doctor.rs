@@ -112,8 +112,7 @@ fn examine(flags: &DoctorFlags, machine: &Machine) -> Result<(Case, Vec<Shortfal
         }
     };
     if targets.is_empty() && !wanted.addresses.is_empty() {
-        let reason =
-            "no target is administered from here; run doctor on its machine, or say where with --control";
+        let reason = "no target is administered from here; run doctor on its machine, or name its control API with --control";
         let what = "the target itself".to_owned();
         unseen.push(Shortfall { what, reason: reason.to_owned(), needs_root: false });
     }

@@ -49,7 +49,10 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             let client = client(control)?;
             let json: Value = client.change(Method::POST, &path, &body)?;
             let text = if is_open(&client.get(&path)?) {
-                format!("host {host} is on the list of {nqn}, which does not count yet: {}", every_host(nqn))
+                format!(
+                    "host {host} is added to the list of {nqn}, which has no effect yet: {}",
+                    every_host(nqn)
+                )
             } else {
                 format!("host {host} may use {nqn}")
             };
@@ -62,11 +65,11 @@ pub(super) fn host(action: &HostAction) -> Result<(), Failure> {
             client.delete(&format!("{path}/{}{query}", encode(host)))?;
             let text = if is_open(&client.get(&path)?) {
                 format!(
-                    "host {host} is off the list of {nqn}, and may use it all the same: {}",
+                    "host {host} is removed from the list of {nqn}, and may use it all the same: {}",
                     every_host(nqn)
                 )
             } else {
-                format!("host {host} is off the list of {nqn}")
+                format!("host {host} is removed from the list of {nqn}")
             };
             done(control, text, &json!({ "removed": host.as_str() }))
         }

@@ -120,7 +120,7 @@ fn read(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|error| wrong(&error))
 }
 
-/// Writes the file. One that is there already may have been changed by hand since, and is left as it is unless
+/// Writes the file. One that already exists may have been changed by hand since, and is left as it is unless
 /// `force` says otherwise.
 fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
     let mut options = OpenOptions::new();
@@ -133,7 +133,7 @@ fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
 }
 
 fn is_there(path: &Path) -> Failure {
-    Failure::failed(format!("{} is there already: --force replaces it", path.display()))
+    Failure::failed(format!("{} already exists: --force replaces it", path.display()))
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let place = place_of(&control(flags)?);
     let unreachable = |error: std::io::Error| {
         Failure::failed(format!(
-            "the target does not wait for an upgrade at {}: {error}; restart it instead",
+            "no target can be upgraded at {}: {error}; if one runs there, restart it",
             place.display()
         ))
     };

@@ -102,7 +102,7 @@ impl Connection {
             (None, None) => HostIdentity::of_this_machine(),
         };
         if let Some(id) = &flags.hostid {
-            let id = engine::target::parse_uuid(id).map_err(|error| error.to_string())?;
+            let id = engine::target::parse_uuid(id).map_err(|error| format!("--hostid: {error}"))?;
             host.id = id.into_bytes();
         }
         let keep_alive_ms = match flags.keep_alive_tmo {
@@ -293,7 +293,7 @@ fn refuse_tclass(flags: &ConnectionFlags) -> Result<(), String> {
         literal.is_some_and(|address| address.ip().is_ipv4())
     };
     if flags.tclass.is_some() && flags.traddr.iter().all(is_ipv4) {
-        return Err("--tclass is for IPv6 addresses; connections over IPv4 have a --tos".to_owned());
+        return Err("--tclass is for IPv6 addresses; use --tos for IPv4".to_owned());
     }
     Ok(())
 }
@@ -305,7 +305,7 @@ fn warn_of_service(path_addresses: &[PathAddress], flags: &ConnectionFlags) {
         tracing::warn!("--tos has no effect on connections over IPv6, which have a --tclass");
     }
     if flags.tclass.is_some() && path_addresses.iter().all(|path| path.address.is_ipv4()) {
-        tracing::warn!("--tclass has no effect on connections over IPv4, which have a --tos");
+        tracing::warn!("--tclass has no effect on connections over IPv4; use --tos for them");
     }
 }
 

@@ -106,6 +106,6 @@ mod tests {
         }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let open = tls(&format!("--tls-key-file {}", file.display())).unwrap_err();
-        assert!(open.contains("can be read by everybody"), "{open}");
+        assert!(open.contains("is readable by other users"), "{open}");
     }
 }

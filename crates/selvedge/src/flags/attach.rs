@@ -79,7 +79,7 @@ impl HostMetricsFlags {
     pub(crate) fn listener(&self) -> Result<Option<SocketAddr>, String> {
         match self.metrics {
             Some(address) if !self.metrics_for_anybody && !address.ip().is_loopback() => Err(format!(
-                "anybody could read the metrics by {address}: listen on loopback, or say that anybody may with \
+                "{address} would let every client read the metrics: listen on loopback, or allow that with \
                  --metrics-for-anybody"
             )),
             address => Ok(address),

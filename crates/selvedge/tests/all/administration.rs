@@ -91,7 +91,7 @@ fn file(folder: &Path, name: &str) -> String {
 fn refuses_nonsense(serving: &Serving) {
     for (arguments, expected) in [
         (&["namespace", "resize", NQN, "2", "1m"][..], "--shrink"),
-        (&["namespace", "add", NQN, "memory:1m,nsid=1"], "there already"),
+        (&["namespace", "add", NQN, "memory:1m,nsid=1"], "already exists"),
         (&["namespace", "remove", NQN, "9"], "no namespace 9"),
         (&["namespace", "reopen", NQN, "9"], "no namespace 9"),
         (&["namespace", "reopen", NQN, "2"], "it has not failed"),

@@ -303,7 +303,7 @@ fn tls_of_clients_needs_files_that_go_together() {
         (&["--nbd-tls-cert", "a.pem", "--nbd-tls-key", "b.pem.key"], "cannot be used together"),
         (&["--nbd-tls-cert", "a.pem.key", "--nbd-tls-key", "a.pem.key"], "has no certificate in PEM"),
         (&["--nbd-tls-cert", "a.pem", "--nbd-tls-key", "gone"], "gone cannot be read"),
-        (&["--nbd-tls-psk-file", "open.psk"], "open.psk can be read by everybody"),
+        (&["--nbd-tls-psk-file", "open.psk"], "open.psk is readable by other users"),
         (&["--nbd-tls-psk-file", "open.psk", "--nbd-tls-cert", "a.pem"], "cannot be used with"),
     ] {
         // No target listens there: files are read first.

@@ -75,7 +75,7 @@ fn a_check_tells_of_files_of_secrets_what_a_target_would() {
     assert_eq!((status, message.lines().count()), (Some(2), 2), "{message}");
     assert!(message.contains(&format!("subsystem {NQN}: secrets of host {HOST}: ")), "{message}");
     assert!(
-        message.contains("missing cannot be read: ") && message.contains("can be read by everybody"),
+        message.contains("missing cannot be read: ") && message.contains("is readable by other users"),
         "{message}"
     );
     let (status, message) = check(&own, &file("cut", &good[..30], 0o600));
@@ -162,5 +162,5 @@ fn a_host_is_who_nvme_clis_file_says_it_is() {
     assert!(status == Some(2) && message.contains("cannot be used with"), "{message}");
     fs::set_permissions(&right, Permissions::from_mode(0o644)).expect("its mode");
     let (status, message) = refused(&right, &[]);
-    assert!(status == Some(2) && message.contains("can be read by everybody"), "{message}");
+    assert!(status == Some(2) && message.contains("is readable by other users"), "{message}");
 }

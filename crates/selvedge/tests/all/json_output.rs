@@ -82,7 +82,7 @@ fn an_import_of_a_group_writes_its_secrets() {
     // The same once more: the target.toml may have been changed by hand, and so may a secret.
     let again = run_in(folder.path(), &words);
     assert_eq!(again.status.code(), Some(1));
-    assert!(stderr(&again).contains("target.toml is there already"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("target.toml already exists"), "{}", stderr(&again));
     std::fs::remove_file(folder.path().join("target.toml")).expect("it is there");
     assert!(run_in(folder.path(), &words).status.success(), "files with the same secrets stay");
     std::fs::remove_file(folder.path().join("target.toml")).expect("it is there");

@@ -26,7 +26,7 @@ fn a_list_without_effect_is_reported_and_can_be_given_effect() {
     };
     let closes = format!("selvedge host deny {NQN} --any");
     let allowed = text(&host(&["allow", NQN, LISTED]));
-    assert!(allowed.contains("does not count yet") && allowed.contains(&closes), "{allowed}");
+    assert!(allowed.contains("has no effect yet") && allowed.contains(&closes), "{allowed}");
     assert!(reads(LISTED) && reads(STRANGER));
     let denied = text(&host(&["deny", NQN, LISTED]));
     assert!(denied.contains("may use it all the same") && denied.contains(&closes), "{denied}");

@@ -175,7 +175,7 @@ fn a_tls_key_stands_beside_a_secret_and_is_one_hosts() {
     with(WITH_KEY, &["--tls-key-file", &key], &|words| {
         assert!(target.output_of(words).contains("has a TLS key for"), "{words:?}");
     });
-    with(WITH_KEY, &["--tls-key-file", &open], &|words| target.refuses(words, "can be read by everybody"));
+    with(WITH_KEY, &["--tls-key-file", &open], &|words| target.refuses(words, "is readable by other users"));
     with(WITH_KEY, &["--tls-key-file", &secret], &|words| target.refuses(words, "not a TLS key"));
     with(WITH_KEY, &["-S", &secret], &|words| target.refuses(words, "tls_key_file"));
     with(WITHOUT, &["-S", &secret], &|words| {
@@ -192,7 +192,7 @@ fn a_tls_key_stands_beside_a_secret_and_is_one_hosts() {
     };
     listed(&target);
     let stranger = "nqn.2026-01.io.selvedge:stranger";
-    with(stranger, &["--tls-key-file", &key], &|words| target.refuses(words, "not among the hosts"));
+    with(stranger, &["--tls-key-file", &key], &|words| target.refuses(words, "not allowed to connect"));
     // Both hosts find what both may use, each by its own way, and a third one nothing.
     for (host, way) in [(WITH_KEY, "security tls13, required"), (WITHOUT, "security none")] {
         let message = target.discovered(host);

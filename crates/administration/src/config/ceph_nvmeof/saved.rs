@@ -60,7 +60,7 @@ fn json(text: &str) -> Result<Pairs, String> {
             _ => return Err(format!("the value of {} is neither a text nor an object", shown(&key))),
         };
         if pairs.insert(key.clone(), value.into_bytes()).is_some() {
-            return Err(format!("{} is there twice", shown(&key)));
+            return Err(format!("{} is given twice", shown(&key)));
         }
     }
     Ok(pairs)
@@ -96,7 +96,7 @@ impl<'a> Dump<'a> {
             };
             let value = self.dump(length)?;
             if pairs.insert(key.clone(), value).is_some() {
-                return Err(format!("line {number}: {} is there twice", shown(&key)));
+                return Err(format!("line {number}: {} is given twice", shown(&key)));
             }
         }
         Ok(pairs)

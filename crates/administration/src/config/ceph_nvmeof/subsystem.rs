@@ -31,7 +31,7 @@ impl Reader<'_> {
         match Nqn::configured(&name) {
             Ok(nqn) if !nqn.is_discovery() => {}
             Ok(_) => {
-                self.lose(entry, "the discovery subsystem is there by itself");
+                self.lose(entry, "every target has the discovery subsystem");
                 return None;
             }
             Err(error) => {

@@ -158,7 +158,7 @@ fn what_rados_prints_is_the_same_state() {
         ("00000060", "00000061", "does not follow"),
         ("value (100", "worth (100", "no line `value"),
         ("(100 bytes)", "(99999999999 bytes)", "more than"),
-        ("empty", "omap_version", "omap_version is there twice"),
+        ("empty", "omap_version", "omap_version is given twice"),
     ] {
         let refusal = saved::read(&printed.replace(from, to)).unwrap_err();
         assert!(refusal.contains(expected), "{from}: {refusal}");
@@ -167,7 +167,7 @@ fn what_rados_prints_is_the_same_state() {
         ("", "it has no omap_version"),
         ("[]", "no line `value"),
         ("{", "this is not JSON"),
-        (r#"{"omap_version": "1", "omap_version": "2"}"#, "omap_version is there twice"),
+        (r#"{"omap_version": "1", "omap_version": "2"}"#, "omap_version is given twice"),
         (r#"{"omap_version": []}"#, "neither a text nor an object"),
         (r#"{"version": "1"}"#, "it has no omap_version"),
     ] {

@@ -25,7 +25,7 @@ impl Reader {
         let nqn = match Nqn::configured(&name) {
             Ok(nqn) if !nqn.is_discovery() => nqn,
             Ok(_) => {
-                self.lose(&join(path, "nqn"), "the discovery subsystem is there by itself");
+                self.lose(&join(path, "nqn"), "every target has the discovery subsystem");
                 return None;
             }
             Err(error) => {
@@ -158,7 +158,7 @@ impl Reader {
             return None;
         };
         if of.namespaces.iter().any(|known| known.nsid == nsid) {
-            self.lose(&join(path, "nsid"), "it is there twice");
+            self.lose(&join(path, "nsid"), "it is given twice");
             return None;
         }
         if text(namespace, "enable").is_none_or(|enable| enable != "1") {

@@ -347,5 +347,5 @@ fn something_else_is_not_a_saved_configuration() {
     }
     assert!(!losses("{\"ports\": [1], \"subsystems\": {}}").is_empty());
     let twice = read("{\"hosts\": [],\n\"ports\": [],\n\"hosts\": []}").unwrap_err();
-    assert_eq!(twice, "line 3: hosts is there twice");
+    assert_eq!(twice, "line 3: hosts is given twice");
 }

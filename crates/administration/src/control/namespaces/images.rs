@@ -217,7 +217,7 @@ fn namespace(ask: &Ask<'_>) -> Result<NamespaceConfig, Refusal> {
 pub(super) fn image_of(namespace: &NamespaceConfig) -> Result<&RbdConfig, Refusal> {
     match &namespace.backend {
         BackendConfig::Rbd(image) => Ok(image),
-        _ => Err(Refusal::conflict(format!("namespace {} is on no image of a Ceph cluster", namespace.nsid))),
+        _ => Err(Refusal::conflict(format!("namespace {} is not on a Ceph image", namespace.nsid))),
     }
 }
 

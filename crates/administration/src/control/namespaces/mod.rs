@@ -41,8 +41,22 @@ pub(super) struct Namespaces {
     namespaces: Vec<NamespaceConfig>,
 }
 
-pub(super) fn gone(nsid: u32) -> Refusal {
-    Refusal::not_found(format!("there is no namespace {nsid}"))
+/// Place of a namespace in its subsystem.
+fn position(subsystem: &SubsystemConfig, nsid: u32) -> Result<usize, Refusal> {
+    let mut known = subsystem.namespaces.iter().map(|namespace| namespace.nsid);
+    known.position(|known| known == nsid).ok_or_else(|| gone(subsystem, nsid))
+}
+
+fn gone(subsystem: &SubsystemConfig, nsid: u32) -> Refusal {
+    const NAMED_MAX: usize = 8;
+    let known = &subsystem.namespaces;
+    let named: Vec<String> = known.iter().take(NAMED_MAX).map(|known| known.nsid.to_string()).collect();
+    let named = match (named.len(), known.len() - named.len()) {
+        (0, _) => "it has none".to_owned(),
+        (_, 0) => format!("it has {}", named.join(", ")),
+        (_, more) => format!("it has {} and {more} more", named.join(", ")),
+    };
+    Refusal::not_found(format!("{} has no namespace {nsid}; {named}", subsystem.nqn))
 }
 
 pub(super) fn list(ask: &Ask<'_>) -> Result<Answer, Refusal> {
@@ -60,8 +74,8 @@ pub(super) fn find<'a>(
     fabric: &'a FabricConfig,
     nsid: u32,
 ) -> Result<&'a NamespaceConfig, Refusal> {
-    let mut namespaces = ask.subsystem(fabric)?.namespaces.iter();
-    namespaces.find(|namespace| namespace.nsid == nsid).ok_or_else(|| gone(nsid))
+    let subsystem = ask.subsystem(fabric)?;
+    Ok(&subsystem.namespaces[position(subsystem, nsid)?])
 }
 
 /// The identifier for a new namespace.
@@ -69,10 +83,10 @@ pub(super) fn choose(subsystem: &SubsystemConfig, asked: Option<u32>) -> Result<
     let taken: Vec<u32> = subsystem.namespaces.iter().map(|namespace| namespace.nsid).collect();
     let nsid = asked.unwrap_or_else(|| free_nsid(&taken));
     if taken.contains(&nsid) {
-        return Err(Refusal::conflict(format!("namespace {nsid} is there already")).about("nsid"));
+        return Err(Refusal::conflict(format!("namespace {nsid} already exists")).about("nsid"));
     }
     if asked.is_none() && nsid > NAMESPACES_MAX {
-        return Err(Refusal::conflict(format!("all {NAMESPACES_MAX} namespaces are there already")));
+        return Err(Refusal::conflict(format!("all {NAMESPACES_MAX} namespaces already exist")));
     }
     Ok(nsid)
 }
@@ -154,8 +168,8 @@ pub(super) fn patch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let size = resized.as_ref().and_then(|_| body.size.take());
     let edit = |fabric: &mut FabricConfig| {
         let subsystem = ask.subsystem_mut(fabric)?;
-        let namespace = subsystem.namespaces.iter_mut().find(|n| n.nsid == nsid);
-        let namespace = namespace.ok_or_else(|| gone(nsid))?;
+        let at = position(subsystem, nsid)?;
+        let namespace = &mut subsystem.namespaces[at];
         body.apply(namespace)?;
         namespace.ana_group = group.unwrap_or(namespace.ana_group);
         Ok(())
@@ -234,7 +248,7 @@ pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let afterwards = images::afterwards(ask)?;
     let image = afterwards.map(|afterwards| images::removable(ask, afterwards)).transpose()?;
     change(ask, |subsystem| {
-        let at = subsystem.namespaces.iter().position(|n| n.nsid == nsid).ok_or_else(|| gone(nsid))?;
+        let at = position(subsystem, nsid)?;
         let removed = subsystem.namespaces.remove(at);
         // Another administrator may have put another namespace in its place since it was looked up.
         match &image {

@@ -238,8 +238,8 @@ mod tests {
         let mut subsystem = subsystem();
         assert_eq!(nsids(&subsystem, Some(&[3, 1, 3])), Ok(vec![1, 3]));
         for (asked, reason) in [
-            (None, "namespace 4 is on no image"),
-            (Some(&[4][..]), "namespace 4 is on no image"),
+            (None, "namespace 4 is not on a Ceph image"),
+            (Some(&[4][..]), "namespace 4 is not on a Ceph image"),
             (Some(&[1, 2]), "is a snapshot"),
             (Some(&[9]), "no namespace 9"),
             (Some(&[]), "no namespace is named"),

@@ -49,11 +49,11 @@ impl FabricConfig {
                 return wrong(format!("port {}: numbers begin at 1", port.address));
             }
             if self.ports[..at].iter().any(|other| other.id == port.id) {
-                return wrong(format!("port number {} is there twice", port.id));
+                return wrong(format!("port number {} is given twice", port.id));
             }
             let same = |other: &PortConfig| other.address == port.address && port.address.port() != 0;
             if self.ports[..at].iter().any(same) {
-                return wrong(format!("port {} is there twice", port.address));
+                return wrong(format!("port {} is given twice", port.address));
             }
             if let Some(name) = &port.congestion
                 && !congestion::is_name(name)
@@ -75,7 +75,7 @@ impl FabricConfig {
         for (at, subsystem) in self.subsystems.iter().enumerate() {
             let same = |other: &SubsystemConfig| other.nqn == subsystem.nqn;
             if self.subsystems[..at].iter().any(same) || self.discovery_nqn.as_ref() == Some(&subsystem.nqn) {
-                return wrong(format!("subsystem {} is there twice", subsystem.nqn));
+                return wrong(format!("subsystem {} is given twice", subsystem.nqn));
             }
             check_subsystem(subsystem)?;
         }
@@ -138,7 +138,7 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
             return wrong(format!("host {host} has two entries with keys: one file may have several"));
         }
         if !config.allow_any_host && !config.hosts.contains(host) {
-            return wrong(format!("host {host} has a key, and is not among the hosts that may connect"));
+            return wrong(format!("host {host} has a key, but is not allowed to connect: allow it first"));
         }
     }
     check_quiesce(config).map_err(|error| error.to_string()).or_else(wrong)?;
@@ -147,13 +147,13 @@ fn check_subsystem(config: &SubsystemConfig) -> Result<(), TargetError> {
             return wrong(format!("ANA group {}: groups go from 1 to {ANA_GROUPS_MAX}", group.id));
         }
         if config.ana_groups[..at].iter().any(|other| other.id == group.id) {
-            return wrong(format!("ANA group {} is there twice", group.id));
+            return wrong(format!("ANA group {} is given twice", group.id));
         }
     }
     let (mut nsids, mut uuids, mut nguids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for namespace in &config.namespaces {
         if !nsids.insert(namespace.nsid) {
-            return wrong(format!("namespace {} is there twice", namespace.nsid));
+            return wrong(format!("namespace {} is given twice", namespace.nsid));
         }
         if namespace.uuid.is_some_and(|uuid| !uuids.insert(uuid)) {
             return wrong(format!("namespace {}: another has the same UUID", namespace.nsid));
@@ -200,7 +200,7 @@ fn check_namespace(namespace: &NamespaceConfig) -> Result<(), TargetError> {
     let qos = &namespace.qos;
     let limits = [qos.read_iops, qos.write_iops, qos.iops, qos.read_bytes, qos.write_bytes, qos.bytes];
     if limits.contains(&Some(0)) {
-        return wrong("a limit of 0 lets nothing through; leave it out for none".to_owned());
+        return wrong("a limit of 0 would stop all I/O; for no limit write none, or leave it out".to_owned());
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ pub enum SettingError {
         reason: NqnError,
     },
     /// Name of the Discovery subsystem for another one.
-    #[error("{0} is the Discovery subsystem, which is there by itself")]
+    #[error("{0} is the NQN of the discovery subsystem, which every target has")]
     DiscoveryName(Nqn),
     /// Text that is not a UUID.
     #[error("`{text}` is not a UUID: {reason}")]

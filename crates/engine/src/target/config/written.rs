@@ -316,7 +316,7 @@ mod tests {
             (check_block_size(1).map(drop), "a block of 1 byte is not offered: 512 and 4096 are"),
             (
                 check_subsystem_nqn(&Nqn::discovery()),
-                "nqn.2014-08.org.nvmexpress.discovery is the Discovery subsystem, which is there by itself",
+                "nqn.2014-08.org.nvmexpress.discovery is the NQN of the discovery subsystem, which every target has",
             ),
             (
                 check_congestion(Some("a b")),

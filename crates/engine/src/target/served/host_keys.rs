@@ -344,7 +344,7 @@ mod tests {
         let wrong = |text: &str, mode| read(vec![written(&folder, text, mode)]).unwrap_err().to_string();
         let good = secret(1).reveal();
         let open = wrong(&good, 0o644);
-        assert!(open.contains("can be read by everybody; `chmod o= "), "{open}");
+        assert!(open.contains("is readable by other users; run `chmod o= "), "{open}");
         assert!(wrong("\n# nothing\n", 0o600).contains("has no secret"));
         let cut = wrong(&format!("{}\n{}", *good, &good[..20]), 0o600);
         assert!(cut.contains("secret, line 2: ") && !cut.contains(&good[10..20]), "{cut}");

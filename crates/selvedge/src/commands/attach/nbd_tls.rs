@@ -86,7 +86,7 @@ mod tests {
         let two = read(&format!("# of the rack\nalice:{key}\n\nbob:{key}\n"), 0o600).unwrap();
         assert_eq!(two.iter().map(NamedPsk::name).collect::<Vec<_>>(), ["alice", "bob"]);
         for (text, mode, said) in [
-            (format!("alice:{key}\n"), 0o644, "can be read by everybody"),
+            (format!("alice:{key}\n"), 0o644, "is readable by other users"),
             (format!("alice:{key}\nalice:{key}\n"), 0o600, "line 2: there is a key of `alice`"),
             ("\nalice:0f0f\n".to_owned(), 0o600, "line 2: its key has 2 bytes"),
             ("alice\n".to_owned(), 0o600, "line 1: it is not NAME:KEY"),
