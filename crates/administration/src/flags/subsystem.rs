@@ -251,8 +251,9 @@ Examples:
     /// Reopen the file or device of a namespace after a failed synchronization; writes are accepted
     /// again
     #[command(
-        after_help = "A namespace whose storage fails to synchronize refuses writes and Flush: data that hosts wrote since their last
-successful Flush may be lost. Check the storage before you reopen the namespace.
+        after_help = "A namespace whose storage fails to synchronize refuses writes and Flush: data that
+hosts wrote since their last successful Flush may be lost. Check the storage before you
+reopen the namespace.
 
 Example:
   selvedge namespace reopen nqn.2026-01.org.example:disks 1"
@@ -278,8 +279,8 @@ Example:
     },
     /// Clear the registrations of a namespace, and its reservation: hosts that it kept off may use it again
     #[command(
-        after_help = "A host that is gone for good leaves registrations that no other host can take back. Make sure that it
-cannot write: what its reservation protected is no longer protected.
+        after_help = "A host that is gone for good leaves registrations that no other host can take back.
+Make sure that it cannot write: its reservation no longer protects the namespace.
 
 Examples:
   selvedge namespace clear-reservations nqn.2026-01.org.example:disks 1

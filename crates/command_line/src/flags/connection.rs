@@ -37,8 +37,8 @@ pub struct ConnectionFlags {
     #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp")]
     pub transport: Transport,
 
-    /// Address of the target: an IP address or a name; `bench` takes several, each a path, with
-    /// :PORT if ports differ
+    /// Address of the target: an IP address or a name, with :PORT if that is not -s; attach, bench,
+    /// connect and sweep take several, each a path
     #[arg(short = 'a', long, value_name = "ADDR", required = true, value_delimiter = ',')]
     pub traddr: Vec<String>,
 

@@ -104,14 +104,12 @@ pub struct GatewaysFlags {
 #[derive(Debug, Subcommand)]
 pub enum GatewaysAction {
     /// Move all namespaces of a gateway to other gateways, for maintenance
-    #[command(
-        after_help = "Other gateways serve its namespaces, and hosts change to them by themselves; connections to the drained gateway
-stay. The gateway stays drained across restarts, until `selvedge gateways resume`. Refused if hosts would be left
-without a path.
+    #[command(after_help = "Other gateways serve its namespaces, and hosts change to them by themselves;
+connections to the drained gateway stay. The gateway stays drained across restarts,
+until `selvedge gateways resume`. Refused if hosts would be left without a path.
 
 Example:
-  selvedge gateways drain rack2"
-    )]
+  selvedge gateways drain rack2")]
     Drain {
         /// Name of the gateway, as `selvedge gateways` shows it
         name: String,
@@ -132,8 +130,8 @@ Example:
     },
     /// Give a gateway that has returned its load-balancing groups now
     #[command(
-        after_help = "Sent to the gateway that serves them (--control). With `failback=` of `serve --gateway-group` they would return
-later, or not by themselves.
+        after_help = "Send the command to the gateway that serves the groups (--control). With `failback=` of
+`serve --gateway-group` they would return later, or not at all.
 
 Example:
   selvedge gateways failback rack2"
@@ -146,8 +144,8 @@ Example:
     },
     /// Remove an ended gateway from the group for good
     #[command(
-        after_help = "Its namespaces move to the load-balancing groups with the fewest namespaces, while hosts use them. Its number
-becomes free. A running gateway is refused: end it first.
+        after_help = "Its namespaces move to the load-balancing groups with the fewest namespaces, while hosts
+use them. Its number becomes free. A running gateway is refused: end it first.
 
 Example:
   selvedge gateways remove rack2-old"
@@ -166,7 +164,8 @@ Example:
   selvedge log info
   selvedge log info,engine::target=debug
 
-The level applies until the target ends; --log-level of `selvedge serve` sets the level at the start.")]
+The level applies until the target ends; --log-level of `selvedge serve` sets the level
+at the start.")]
 pub struct LogFlags {
     /// Level: error, warn, info, debug or trace, or a list with levels of modules; without one, the
     /// current level is shown

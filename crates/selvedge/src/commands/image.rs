@@ -239,7 +239,7 @@ pub(super) fn tasks(control: &ControlFlags) -> Result<(), Failure> {
     let json: Value = client(control)?.get("/v1/tasks")?;
     let columns = [
         ("id", Side::Right),
-        ("what", Side::Left),
+        ("task", Side::Left),
         ("image", Side::Left),
         ("state", Side::Left),
         ("done", Side::Right),

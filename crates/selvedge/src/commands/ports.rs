@@ -143,7 +143,7 @@ pub(super) fn referral(action: &ReferralAction) -> Result<(), Failure> {
                 body["nqn"] = json!(nqn.as_str());
             }
             let json: Value = client(control)?.change(Method::POST, "/v1/referrals", &body)?;
-            done(control, format!("{address} {service} is announced to hosts"), &json)
+            done(control, format!("{} is announced to hosts", with_port(&address, &service)), &json)
         }
         ReferralAction::Remove { address, trsvcid, control } => {
             // A referral of an earlier version may have an address that is none.
@@ -156,7 +156,7 @@ pub(super) fn referral(action: &ReferralAction) -> Result<(), Failure> {
             client(control)?.delete(&format!("/v1/referrals/{}/{service}", encode(&address)))?;
             done(
                 control,
-                format!("{address} {service} is no longer announced to hosts"),
+                format!("{} is no longer announced to hosts", with_port(&address, &service)),
                 &json!({ "removed": address }),
             )
         }
@@ -165,6 +165,11 @@ pub(super) fn referral(action: &ReferralAction) -> Result<(), Failure> {
             tell(control, table(items(&json, "referrals"), &["address", "service", "nqn"]), &json)
         }
     }
+}
+
+/// An address as commands take it.
+fn with_port(address: &str, port: &str) -> String {
+    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
 /// A discovery service as its address is written, and its port where that is written apart.
@@ -177,4 +182,17 @@ fn referred_to(address: &str, port: Option<u16>) -> Result<ReferralConfig, Strin
     }
     let port = written.port().or(port).unwrap_or(DISCOVERY_SERVICE_DEFAULT);
     Ok(ReferralConfig { address: written.host(), service: port.to_string(), nqn: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_printed_as_it_is_typed() {
+        for address in ["10.0.0.2:8009", "[fd00::2]:8009", "[fe80::2%eth0]:8009", "storage.example:8009"] {
+            let ReferralConfig { address: host, service, .. } = referred_to(address, None).unwrap();
+            assert_eq!(with_port(&host, &service), address);
+        }
+    }
 }

@@ -92,8 +92,9 @@ impl HostMetricsFlags {
   --ublk creates a block device of this machine for each namespace, /dev/ublkbN, and
   prints its name. The kernel's driver must be loaded (modprobe ublk_drv, Linux 6.5
   or later). The first signal waits until the device is not in use, a second one does
-  not. If the process is killed, the device stays and requests wait for attach recover. Members of the group ublk
-  may create devices of their own, which are removed if their process is killed.
+  not. If the process is killed, the device stays and requests wait for attach
+  recover. Members of the group ublk may create devices of their own, which are
+  removed if their process is killed.
 
 Clients:
   The export name of a namespace is its number; the default export is the first
@@ -114,7 +115,8 @@ Examples:
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --ublk
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd unix:disk.nbd
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nsid 1,2 --nbd 127.0.0.1:10809
-  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd 127.0.0.1:10809 --nbd-tls-psk-file keys.psk
+  selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --nbd 127.0.0.1:10809 \\
+      --nbd-tls-psk-file keys.psk
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --vhost-user disk.vhost
   selvedge attach -a 192.168.0.10 -n nqn.2026-01.org.example:disks --ublk --metrics 127.0.0.1:9465
   selvedge attach list")]
@@ -258,8 +260,8 @@ Examples:
     },
     /// End the processes of attached disks, and remove the leftovers of ended processes
     #[command(
-        after_help = "A process ends when all of its disks are named. Requests that wait for a block device whose process has
-ended fail. Unmount first: a device that is in use is refused.
+        after_help = "A process ends when all of its disks are named. Requests that wait for a block device
+whose process has ended fail. Unmount first: a device that is in use is refused.
 
 Examples:
   selvedge attach detach /dev/ublkb0

@@ -22,9 +22,9 @@ pub(crate) enum AuditAction {
   selvedge audit verify audit.jsonl.1 audit.jsonl
   journalctl -u selvedge -o cat | grep '^{\"seq\"' | selvedge audit verify -
 
-Each record has the hash of the previous one, and the state directory has the hash of the last one: only with it a
-missing end is detected. An attacker with write access to both can forge a log; to detect that, keep the hash that
-this command prints on another machine.")]
+Each record has the hash of the previous one, and the state directory has the hash of the
+last one, which is needed to detect a truncated log. An attacker with write access to both
+can forge a log; to detect that, keep the hash that this command prints on another machine.")]
     Verify {
         /// Files of the log, the oldest first, or - for standard input [default: the log in the
         /// state directory]

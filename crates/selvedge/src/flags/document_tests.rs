@@ -8,6 +8,9 @@ use clap::{CommandFactory as _, Parser as _};
 use super::Flags;
 use super::document_commands::{PLACEHOLDERS, commands, is_assignment, pages};
 
+/// Columns of a help: `max_term_width` of the flags.
+const HELP_WIDTH: usize = 100;
+
 /// Returns the words of a command's first program, without pipes and redirections; `None` if quotes
 /// do not match.
 fn words(command: &str, variables: &BTreeMap<String, String>) -> Option<Vec<String>> {
@@ -101,6 +104,19 @@ fn every_help_has_an_example_that_is_a_command() {
         }
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+#[test]
+fn no_line_of_a_help_is_longer_than_it_is_shown() {
+    fn longer(command: &clap::Command, found: &mut Vec<String>) {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines = text.lines().filter(|line| line.chars().count() > HELP_WIDTH);
+        found.extend(lines.map(|line| format!("{}: {line}", command.get_name())));
+        command.get_subcommands().for_each(|inner| longer(inner, found));
+    }
+    let mut found = Vec::new();
+    longer(&Flags::command(), &mut found);
+    assert!(found.is_empty(), "these would be broken anywhere:\n{}", found.join("\n"));
 }
 
 #[test]

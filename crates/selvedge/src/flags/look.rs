@@ -21,8 +21,8 @@ pub(crate) struct DemoFlags {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "It is that of /etc/nvme/hostnqn, where nvme-cli keeps it, or one derived from the
-machine. A target lets a host in by it: selvedge host allow SUBSYSTEM NQN.
+#[command(after_help = "The NQN is read from /etc/nvme/hostnqn, the file of nvme-cli, or derived from the
+machine. On the target, `selvedge host allow SUBSYSTEM NQN` lets the host in.
 
 Examples:
   selvedge host-nqn

@@ -63,7 +63,7 @@ pub(crate) enum Command {
     /// Attach namespaces as disks: block devices of this machine, NBD exports or disks of virtual
     /// machines
     Attach(Box<attach::AttachFlags>),
-    /// Print the NQN of this host, as targets have to let it in
+    /// Print the NQN by which targets identify this host
     HostNqn(look::HostNqnFlags),
     /// Connect the kernel's initiator to a target; its namespaces become block devices
     Connect(Box<connect::ConnectFlags>),

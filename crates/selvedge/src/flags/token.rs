@@ -32,8 +32,8 @@ fn expiry(text: &str) -> Result<Expiry, String> {
   selvedge token list
   selvedge token revoke prometheus
 
-A token is printed once: the file has only its hash. A target with --control-access and this file reloads the file
-at the next request.")]
+A token is printed once: the file has only its hash. A target with this file
+(--control-access) reloads it at the next request.")]
 pub(crate) struct TokenFlags {
     #[command(subcommand)]
     pub(crate) action: TokenAction,
