@@ -80,8 +80,28 @@ impl Mistake {
 
 impl From<toml::de::Error> for Mistake {
     fn from(error: toml::de::Error) -> Self {
-        Self { what: error.message().to_owned(), span: error.span() }
+        Self { what: in_words(error.message()), span: error.span() }
     }
+}
+
+/// A message of the parser with words for Rust's types.
+fn in_words(message: &str) -> String {
+    let Some((fault, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    let expected = match expected {
+        "u8" => "a whole number up to 255",
+        "u16" => "a whole number up to 65535",
+        "u32" | "u64" | "usize" | "i64" => "a whole number",
+        "struct variant BackendConfig::Memory" | "struct variant BackendConfig::Null" => {
+            "a table, as in { size = \"1g\" }"
+        }
+        "struct variant BackendConfig::File" | "struct variant BackendConfig::Block" => {
+            "a table, as in { path = \"/srv/disk.img\" }"
+        }
+        "a sequence" => "a list",
+        other if other.starts_with("struct ") || other == "a map" => "a table",
+        other => other,
+    };
+    format!("{fault}, expected {expected}")
 }
 
 /// Reads and checks the file.
@@ -369,7 +389,22 @@ id = "gateway"
             (format!("{port}{subsystem}{namespace}memory = \"1m\"\nid = \"a\"\n"), 7, "with rbd only"),
             (format!("{port}{subsystem}{namespace}rbd = \"a/b\"\nsize = \"1m\"\n"), 7, "has its own"),
             (format!("{port}{subsystem}{namespace}rbd = \"a/b\"\nshared = true\n"), 7, "with file and"),
-            (format!("{port}{subsystem}command_quiesce_ms = 65536\n"), 5, "u16"),
+            (
+                format!("{port}{subsystem}command_quiesce_ms = 65536\n"),
+                5,
+                "expected a whole number up to 65535",
+            ),
+            (
+                format!("{port}{subsystem}{namespace}backend.memory = \"1g\"\n"),
+                6,
+                "expected a table, as in { size",
+            ),
+            (
+                format!("{port}{subsystem}{namespace}memory = \"1m\"\nqos = {{ iops = \"5k\" }}\n"),
+                7,
+                "expected a whole number",
+            ),
+            (format!("{port}{subsystem}hosts = \"nqn.b\"\n"), 5, "expected a list"),
             (format!("{port}{subsystem}command_quiesce = \"soon\"\n"), 5, "`auto`"),
             (format!("[[port]]\naddress = \"0.0.0.0\"\n{subsystem}"), 3, "allow_any_host"),
         ];
