@@ -1,6 +1,7 @@
 //! Files of secrets or TLS keys, one a line: who may be able to read them, and what is wrong with one. What the secrets are for
 //! is others' to say.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -17,6 +18,9 @@ use crate::ring;
 
 /// Permissions by which others than the owner and the group may read a file.
 const READABLE_BY_OTHERS: u32 = 0o004;
+
+/// Prefixes of secrets and TLS keys in text form.
+const SECRETS: [&str; 2] = ["DHHC-1:", "NVMeTLSkey-1:"];
 
 /// Why a file gives no secrets: what is wrong with it, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +79,21 @@ impl SecretKind for ConfiguredPsk {
     const MAKER: &'static str = "selvedge key generate --tls";
 }
 
+/// Refuses a secret where the name of its file belongs, as nvme-cli takes it, without repeating it: errors are logged, and
+/// requests recorded.
+///
+/// # Errors
+/// What to do instead.
+pub fn check_name(path: &Path) -> Result<(), SecretFileError> {
+    let is_secret = |part: &OsStr| SECRETS.iter().any(|prefix| part.to_string_lossy().starts_with(prefix));
+    if path.iter().any(is_secret) {
+        let what = "a secret is given in place of the name of its file: write it into a file that others cannot read, and \
+                    name that, since every user of a machine can read its command lines";
+        return Err(what.to_owned().into());
+    }
+    Ok(())
+}
+
 /// Reads the secrets of a file.
 ///
 /// # Errors
@@ -96,6 +115,7 @@ pub fn text(path: &Path, bytes_max: u64) -> Result<Zeroizing<String>, SecretFile
 }
 
 fn open(path: &Path) -> Result<File, SecretFileError> {
+    check_name(path)?;
     let shown = path.display();
     let failed = |error: io::Error| SecretFileError::of_io(&error, path);
     // Opening a pipe without a writer would wait for one forever.
@@ -144,5 +164,20 @@ pub fn read_from<T: SecretKind>(stream: impl Read, name: &Path) -> Result<Vec<T>
             Err(format!("{shown} has {count} {}s, and {SECRETS_PER_HOST_MAX} are the most", T::NAME).into())
         }
         _ => Ok(secrets),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_in_place_of_a_file_is_not_repeated() {
+        for given in ["DHHC-1:00:c2VjcmV0/c2VjcmV0:", "/srv/NVMeTLSkey-1:01:c2VjcmV0:"] {
+            let error = read::<Secret>(Path::new(given)).err().unwrap().to_string();
+            assert!(error.contains("name of its file") && !error.contains("c2Vj"), "{error}");
+        }
+        let missing = read::<Secret>(Path::new("/nowhere/DHHC-1.key")).err().unwrap().to_string();
+        assert!(missing.starts_with("/nowhere/DHHC-1.key cannot be read"), "{missing}");
     }
 }

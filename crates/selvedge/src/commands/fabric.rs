@@ -179,6 +179,9 @@ fn host_key_body(flags: &HostKeyFlags) -> Result<HostKeyBody, Failure> {
     let [secret, controller, tls] =
         [&flags.dhchap_secret_file, &flags.dhchap_ctrl_secret_file, &flags.tls_key_file]
             .map(Option::as_deref);
+    for file in [secret, controller, tls].into_iter().flatten() {
+        secret_file::check_name(file).map_err(Failure::usage)?;
+    }
     if flags.sealed {
         return Ok(HostKeyBody {
             dhchap_secret: secret.map(plain).transpose()?,
