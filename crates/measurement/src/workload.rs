@@ -264,12 +264,12 @@ impl Workload {
         }
         let last = increment.saturating_mul(u64::from(self.jobs.saturating_sub(1))).saturating_add(offset);
         let (left, left_to_last) = (end.saturating_sub(offset), end.saturating_sub(last));
+        let from = if increment > 0 { "the start of the last job" } else { "--offset" };
         let size = match self.size {
             None => left,
             // As in fio, a share is cut off at the end.
             Some(Extent::Percent(_)) => self.size.map_or(left, |size| size.bytes(end)).min(left),
             Some(Extent::Bytes(size)) if size > left_to_last => {
-                let from = if increment > 0 { "where the last job begins" } else { "--offset" };
                 return Err(Failure::usage(format!(
                     "the namespace has {} from {from} on, and --size asks for {}",
                     Size(left_to_last),
@@ -279,8 +279,16 @@ impl Workload {
             Some(Extent::Bytes(size)) => size,
         };
         let slots = size / block;
-        if slots.min(left_to_last / block) == 0 {
-            return Err(Failure::usage(format!("there is no room for even one block of {block} bytes")));
+        for (what, bytes) in
+            [(format!("the range from {from} on"), left_to_last), ("--size".to_owned(), size)]
+        {
+            if bytes < block {
+                return Err(Failure::usage(format!(
+                    "{what} has {}, less than --bs {}",
+                    Size(bytes),
+                    Size(block)
+                )));
+            }
         }
         let fitted =
             Fitted { workload: self, unit_bytes: geometry.unit_bytes, offset, increment, slots, end };
@@ -527,11 +535,18 @@ mod tests {
             (50 << 20, 50 << 20)
         );
         for (wrong, part) in [
-            ("--numjobs=4 --offset_increment=30m --size=20m", "10 MiB from where the last job begins"),
-            ("--numjobs=4 --offset_increment=40m", "no room"),
-            ("--numjobs=9 --offset_increment=16777215t", "no room"),
+            (
+                "--numjobs=4 --offset_increment=30m --size=20m",
+                "10 MiB from the start of the last job on, and",
+            ),
+            (
+                "--numjobs=4 --offset_increment=40m",
+                "the start of the last job on has 0 bytes, less than --bs 4 KiB",
+            ),
+            ("--numjobs=9 --offset_increment=16777215t", "the start of the last job on has 0 bytes"),
             ("--numjobs=2 --offset_increment=5000", "--offset_increment 5000 is not a multiple"),
-            ("--offset=100%", "no room"),
+            ("--offset=100%", "the range from --offset on has 0 bytes, less than --bs 4 KiB"),
+            ("--size=512", "--size has 512 bytes, less than --bs 4 KiB"),
         ] {
             let refused = fit(&format!("--rw read {wrong}")).unwrap_err();
             assert!(matches!(&refused, Failure::Usage(what) if what.contains(part)), "{wrong}: {refused:?}");
