@@ -129,7 +129,7 @@ impl Story {
             text += &format!("   {} flushes; latency p50 {p50}, p99 {p99}\n", units::grouped(flush.ios));
         }
         let cpu = |cpu: &CpuReport| format!("{:.2} µs ({:.0} % of a core)", cpu.us_per_io, cpu.percent);
-        text += &format!("   CPU for each: host {}", cpu(&report.cpu));
+        text += &format!("   CPU per I/O: host {}", cpu(&report.cpu));
         if let Some(target) = &report.target_cpu {
             text += &format!(", target {}", cpu(target));
         }
@@ -141,13 +141,9 @@ impl Story {
                 reads => format!("{} reads checked, ", units::grouped(reads)),
             };
             text += &format!(
-                "   verified: {} stamped writes, {reads}all that was written ({bytes}) read back, {} wrong\n",
+                "   verified: {} stamped writes, {reads}all written blocks ({bytes}) read back, {} wrong\n",
                 units::grouped(verify.writes),
-                if verify.blocks_wrong == 0 {
-                    "nothing".to_owned()
-                } else {
-                    units::grouped(verify.blocks_wrong)
-                },
+                units::grouped(verify.blocks_wrong),
             );
         }
         self.facts.runs.push(report);
@@ -156,7 +152,7 @@ impl Story {
 
     pub(super) fn rest_begins(&mut self, queues: u16, length: Duration) -> Result<(), Failure> {
         let seconds = length.as_secs();
-        self.heading(&format!("{queues} queues stay connected, and nothing is asked for {seconds} s"))
+        self.heading(&format!("{queues} connected, idle queues for {seconds} s"))
     }
 
     pub(super) fn rest_ends(&mut self, cost: IdleCost) -> Result<(), Failure> {
@@ -172,7 +168,7 @@ impl Story {
             return report::print_json(&self.facts);
         }
         self.tell(&format!(
-            "\nEverything written was verified. It took {:.0} s, and nothing is left behind.\n\
+            "\nAll written data was verified. The demo took {:.0} s, and has removed its files.\n\
              Next: selvedge serve --namespace memory:1g\n",
             self.facts.elapsed_s
         ))
