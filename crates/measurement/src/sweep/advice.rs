@@ -461,8 +461,7 @@ fn unsure(plan: &Plan, summaries: &[Summary]) -> Vec<Finding> {
         findings.push(finding(FindingKind::Caution, title, text, None));
     }
     if plan.repeat == 1 {
-        let text =
-            "Each point was measured once, so nothing is known of how it varies from run to run (--repeat).";
+        let text = "Each point was measured once, so its variation from run to run is unknown (--repeat).";
         let title = "No confidence intervals".to_owned();
         findings.push(finding(FindingKind::Caution, title, text.to_owned(), None));
     }

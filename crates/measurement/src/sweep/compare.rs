@@ -270,7 +270,7 @@ impl Compared {
         );
         if unknown > 0 {
             text.push_str(&format!(
-                "; {unknown} {} measured once, so that nothing is known of chance",
+                "; {unknown} {} measured once, without a confidence interval",
                 verb(unknown, "was", "were")
             ));
         }

@@ -44,7 +44,7 @@ pub(crate) fn survey_text(survey: &Survey) -> String {
     text.chars().map(plain).collect()
 }
 
-pub(super) const NO_FLOWS: &str = "There is none on this machine now. They appear while the kernel's initiator is \
+pub(super) const NO_FLOWS: &str = "None on this machine now. They appear while the kernel's initiator is \
     connected (`nvme connect -t tcp ...`), while `selvedge bench` or `selvedge sweep` runs here, and where a target on \
     this machine serves hosts.";
 

@@ -46,25 +46,24 @@ pub(super) fn congestion(case: &Case<'_>) -> Option<Recommendation> {
     }
     let mut why = if is_long(case) {
         let seen = match lost(case).filter(|_| loses(case)) {
-            Some((lost, flows)) => format!("{lost} segments of {flows} connections were sent again"),
+            Some((lost, flows)) => format!("{lost} segments of {flows} connections were retransmitted"),
             None => "the round trip is a millisecond or more".to_owned(),
         };
         format!(
-            "{seen}: where segments are lost auto takes bbr, which filled 4 emulated links of 1 Gbit/s, 5 ms and 0.5 % loss \
+            "{seen}: where segments are lost auto selects bbr, which filled 4 emulated links of 1 Gbit/s, 5 ms and 0.5 % loss \
              with 2 queues a path; with cubic each loss halves a window"
         )
     } else if case.paths.iter().any(|path| path.rtt_us.is_none()) {
-        "the round trip is not known here: auto takes bbr where segments are lost, and cubic elsewhere"
-            .to_owned()
+        "the round trip is unknown: auto selects bbr where segments are lost, and cubic elsewhere".to_owned()
     } else {
         let seen = match lost(case) {
             Some(_) => {
-                "this machine had to send next to nothing again (what the target sent again is not seen from here)"
+                "this machine has retransmitted next to nothing (retransmissions of the target are not visible here)"
             }
-            None => "nothing is connected yet that would show losses",
+            None => "no connection exists that would show losses",
         };
         format!(
-            "the way is short, and {seen}: auto takes cubic there, since the pacing of bbr slows short, fast links, and \
+            "the path is short, and {seen}: auto selects cubic there, since the pacing of bbr slows short, fast links, and \
              follows the path of each connection"
         )
     };

@@ -43,7 +43,7 @@ pub(super) fn load(case: &Case<'_>) -> Load {
 
 fn outstanding(case: &Case<'_>) -> (u32, String, Basis) {
     if let Some(given) = case.outstanding {
-        return (given, "it is what the workload has".to_owned(), Basis::Rule("it was asked for".to_owned()));
+        return (given, "the outstanding I/O of the workload".to_owned(), Basis::Rule("as given".to_owned()));
     }
     let measured = case.measured.as_ref();
     if let Some(found) = measured.and_then(|measured| measured_outstanding(measured, case.block_bytes)) {
@@ -57,15 +57,14 @@ fn outstanding(case: &Case<'_>) -> (u32, String, Basis) {
             let needed = (iops as f64 * (rtt_us + SERVICE_US) as f64 / 1e6).ceil() as u32;
             let value = needed.clamp(1, 4 * WINDOW.1);
             let why = format!(
-                "the links carry {} IOPS of {}, and a command is away for some {} µs: that number has to be under way \
-                 to fill them",
+                "the links carry {} IOPS of {}, and a command takes about {} µs: this number outstanding fills them",
                 units::count(iops as f64),
                 units::bytes(case.block_bytes as f64),
                 rtt_us + SERVICE_US
             );
             (value, why, Basis::Rule("Little's law: outstanding = rate x time".to_owned()))
         }
-        None => (WINDOW.0, format!("the link does not say its speed; {window}"), Basis::Table(window)),
+        None => (WINDOW.0, format!("the speed of the link is unknown; {window}"), Basis::Table(window)),
     }
 }
 
@@ -197,7 +196,7 @@ fn limit(case: &Case<'_>) -> Option<QueueLimit> {
 /// The row of the study's table, within the rule for queues.
 fn queues(case: &Case<'_>, outstanding: u32) -> (u32, String, Basis) {
     let Some(limit) = limit(case) else {
-        return (1, "nothing is known of the way".to_owned(), Basis::Rule("none".to_owned()));
+        return (1, "the path is unknown".to_owned(), Basis::Rule("none".to_owned()));
     };
     let queues_max = u32::from(IO_QUEUES_MAX);
     let (row, most) = match case.goal {
@@ -225,7 +224,7 @@ fn queues(case: &Case<'_>, outstanding: u32) -> (u32, String, Basis) {
     }
     why.push_str("; measure it: `selvedge sweep -i 1,2,4,...`");
     if queues < most {
-        why.push_str(&format!(" (a published table has for such a case: {row})"));
+        why.push_str(&format!(" (a published table for this case: {row})"));
         let rule = "no more I/O queues than NIC queues, CPUs and commands outstanding";
         return (queues, why, Basis::Rule(rule.to_owned()));
     }
@@ -247,7 +246,7 @@ impl Load {
 
     pub(super) fn queues_advice(&self) -> Recommendation {
         Recommendation {
-            setting: "I/O queues (-i), in all".to_owned(),
+            setting: "I/O queues (-i), total".to_owned(),
             value: self.queues.to_string(),
             now: None,
             why: self.queues_why.clone(),

@@ -46,7 +46,7 @@ fn a_large_host_on_a_short_way_has_as_many_queues_as_its_nic() {
     assert_eq!(value(&all, "CPU frequency").unwrap().now.as_deref(), Some("powersave"));
     assert!(all.commands[0].contains("-i 32 --match-hw-queues"), "{:?}", all.commands);
     let text = all.to_string();
-    assert!(text.contains("(a published table has for such a case: high outstanding"), "{text}");
+    assert!(text.contains("(a published table for this case: high outstanding"), "{text}");
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn a_path_with_losses_differs_from_one_that_had_some() {
         advice.why.clone()
     };
     assert!(topology.flows.iter().any(|flow| flow.retransmissions > Some(0)));
-    assert!(congestion(&topology).contains("auto takes cubic there"));
+    assert!(congestion(&topology).contains("auto selects cubic there"));
     topology.flows.iter_mut().for_each(|flow| flow.retransmissions = Some(200));
-    assert!(congestion(&topology).contains("were sent again: where segments are lost auto takes bbr"));
+    assert!(congestion(&topology).contains("were retransmitted: where segments are lost auto selects bbr"));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn what_a_cable_without_a_device_says_of_its_speed_is_not_believed() {
         let topology = machine(vec![topology::Interface { kind, ..device("veth0", 10_000, 4) }]);
         let all = Recommendations::of(&case(&topology, "veth0", 50));
         let outstanding = value(&all, "outstanding I/O").unwrap();
-        assert!(outstanding.why.contains("does not say its speed"), "{outstanding:?}");
+        assert!(outstanding.why.contains("speed of the link is unknown"), "{outstanding:?}");
     }
 }
 
@@ -233,7 +233,7 @@ fn losses_without_figures_lead_to_no_advice() {
         let all = Recommendations::of(&case(topology, "eth0", 50));
         value(&all, "congestion").unwrap().why.clone()
     };
-    assert!(why(&topology).contains("nothing is connected yet"), "{}", why(&topology));
+    assert!(why(&topology).contains("no connection exists that would show losses"), "{}", why(&topology));
     let large = sample::topology("cpu72-queues32").unwrap();
-    assert!(why(&large).contains("what the target sent again is not seen"), "{}", why(&large));
+    assert!(why(&large).contains("retransmissions of the target are not visible"), "{}", why(&large));
 }

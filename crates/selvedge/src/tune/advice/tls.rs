@@ -40,7 +40,7 @@ pub(super) fn tls(case: &Case<'_>) -> Option<Recommendation> {
     let queues = link.map(|link| (link / rate).ceil().max(1.0) as u64);
     let fill = match (link, queues) {
         (Some(link), Some(queues)) => format!(
-            ". To fill links of {}/s takes {queues} of them for sealing alone: have at least as many queues",
+            ". Filling links of {}/s takes {queues} processors for sealing alone: use at least as many queues",
             units::bytes(link)
         ),
         _ => String::new(),
@@ -48,11 +48,11 @@ pub(super) fn tls(case: &Case<'_>) -> Option<Recommendation> {
     Some(Recommendation {
         setting: "I/O queues at least, with TLS".to_owned(),
         value: queues
-            .map_or_else(|| "the speed of the links is not known".to_owned(), |queues| queues.to_string()),
+            .map_or_else(|| "unknown, as is the speed of the links".to_owned(), |queues| queues.to_string()),
         now: None,
         why: format!(
-            "a processor of this machine takes {} more for each {} at its end, which is {}/s: all of a queue is sealed \
-             and opened by one{fill}. Digests add nothing to TLS; leave them off",
+            "TLS costs a processor of this machine {} more for each {}, which limits a queue to {}/s: one processor seals \
+             and opens all of its data{fill}. Digests add nothing to TLS; leave them off",
             units::time_ns(seal_ns),
             units::bytes(case.block_bytes as f64),
             units::bytes(rate)
