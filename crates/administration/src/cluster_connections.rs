@@ -198,7 +198,7 @@ impl ClusterConnections {
         }
         if done.recv_timeout(Duration::from_millis(CEPH_CONNECT_TIMEOUT_MS)).is_err() {
             tracing::warn!(
-                "the cluster takes its time to shut out a target that was killed: its images come later"
+                "the cluster has not put the connections of a killed target on the blocklist yet; its images follow later"
             );
         }
     }

@@ -57,7 +57,7 @@ impl MptcpPlan {
     pub fn apply(self) -> Result<Applied, Failure> {
         if !self.is_empty() && !rustix::process::geteuid().is_root() {
             return Err(Failure::failed(format!(
-                "only root may change what MPTCP uses; run as root, or have root run: {}",
+                "only root may configure MPTCP; run as root, or have root run: {}",
                 self.lines().join("; ")
             )));
         }

@@ -10,16 +10,16 @@ use crate::disk::DiskError;
 #[derive(Debug, Error)]
 pub enum HandOverError {
     /// Requests of NBD clients that do not end in time.
-    #[error("what clients have asked for takes too long to end")]
+    #[error("requests of clients take too long to end")]
     ClientsBusy,
     /// The same of guests.
-    #[error("what guests have asked for takes too long to end")]
+    #[error("requests of guests take too long to end")]
     GuestsBusy,
     /// The same of the guest of one socket.
-    #[error("what a guest has asked for takes too long to end")]
+    #[error("requests of a guest take too long to end")]
     GuestBusy,
     /// The same of the kernel, for a block device.
-    #[error("what the block device was asked for takes too long to end")]
+    #[error("requests to the block device take too long to end")]
     DeviceBusy,
     /// Thread of the server that has failed.
     #[error("a thread that serves clients has ended")]
@@ -48,10 +48,10 @@ mod tests {
     #[test]
     fn a_failed_hand_over_says_why() {
         for (error, said) in [
-            (HandOverError::ClientsBusy, "what clients have asked for takes too long to end"),
-            (HandOverError::GuestsBusy, "what guests have asked for takes too long to end"),
-            (HandOverError::GuestBusy, "what a guest has asked for takes too long to end"),
-            (HandOverError::DeviceBusy, "what the block device was asked for takes too long to end"),
+            (HandOverError::ClientsBusy, "requests of clients take too long to end"),
+            (HandOverError::GuestsBusy, "requests of guests take too long to end"),
+            (HandOverError::GuestBusy, "requests of a guest take too long to end"),
+            (HandOverError::DeviceBusy, "requests to the block device take too long to end"),
             (HandOverError::ThreadEnded, "a thread that serves clients has ended"),
             (HandOverError::Descriptors, "the number of descriptors is not that of the clients"),
             (

@@ -38,7 +38,7 @@ pub enum SecretError {
     )]
     Transform(String),
     /// Something between the colons that is not Base64.
-    #[error("what stands between its colons is not Base64: it is cut off, or has been changed")]
+    #[error("the part between its colons is not Base64: it is truncated, or was changed")]
     Base64,
     /// A key of another length.
     #[error("its key has {0} bytes, and not 32, 48 or 64: it is cut off, or has been changed")]

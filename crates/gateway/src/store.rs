@@ -52,7 +52,7 @@ pub(crate) enum StoreError {
     Full,
     /// This gateway has made as many connections for images as it may.
     #[error(
-        "this gateway has {max} connections for images, and the others can shut out no more when it is lost; let more images \
+        "this gateway has {max} connections for images, the most that others can put on the blocklist; let more images \
          share one (--bdevs-per-cluster)",
         max = GATEWAY_CONNECTIONS_MAX
     )]

@@ -32,8 +32,8 @@ pub enum PrivateFileError {
     },
     /// The file or folder belongs to another user, who could change it at any time.
     #[error(
-        "{} belongs to user {owner}, and this program runs as user {me}: it believes its own files and root's only; \
-         look at what is in it, then chown it to {me}", path.display()
+        "{} belongs to user {owner}, and this program runs as user {me}: it trusts its own files and root's only; \
+         check its content, then chown it to {me}", path.display()
     )]
     Foreign {
         /// Path of the file or folder.

@@ -34,7 +34,7 @@ pub enum ConfiguredPskError {
     #[error("`{0}` is not a hash function of TLS keys: there are 00 (none), 01 (SHA-256) and 02 (SHA-384)")]
     Hash(String),
     /// Something between the colons that is not Base64.
-    #[error("what stands between its colons is not Base64: it is cut off, or has been changed")]
+    #[error("the part between its colons is not Base64: it is truncated, or was changed")]
     Base64,
     /// A key of another length than its hash function asks for.
     #[error("its key has {found} bytes, and not {expected}: it is cut off, or has been changed")]

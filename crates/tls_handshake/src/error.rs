@@ -27,7 +27,7 @@ pub enum HandshakeError {
     Hello(#[from] HelloError),
     /// The controller wants to go on with certificates.
     #[error(
-        "the controller knows none of the offered keys, and wants to use certificates: configure the host's key there"
+        "the controller knows none of the offered keys, and requests certificates: configure the host's key there"
     )]
     NoKey,
     /// The peer has sent what it must not.

@@ -134,8 +134,8 @@ fn from_state(flags: &ServeFlags, fabric: FabricConfig) -> Result<ServeConfig, F
     match said.into_iter().find(|(_, said)| *said) {
         None => Ok(ServeConfig::of(fabric)),
         Some((flag, _)) => Err(Failure::usage(format!(
-            "the state directory says what is served, and {flag} says something else: leave it out, \
-             or serve something new with -c or --namespace"
+            "{flag} cannot change the configuration in the state directory: leave it out, or give a new configuration \
+             with -c or --namespace"
         ))),
     }
 }

@@ -64,7 +64,9 @@ impl Client {
         let own = tls.control_cert.clone().zip(tls.control_key.clone());
         let own = own.map(|(certificate, key)| OwnCertificate { certificate, key });
         if let (Endpoint::Tcp(_), None) = (&endpoint, &token) {
-            return Err(Failure::usage("over TCP the target wants a token: add --control-token-file FILE"));
+            return Err(Failure::usage(
+                "the target requires a token over TCP: add --control-token-file FILE",
+            ));
         }
         if let (Endpoint::Tls { .. }, None, None) = (&endpoint, &token, &own) {
             let what = "the target requires authentication: add --control-token-file FILE, or --control-cert and --control-key";
@@ -129,12 +131,8 @@ impl Client {
     }
 
     fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, Failure> {
-        serde_json::from_slice(bytes).map_err(|error| {
-            Failure::failed(format!(
-                "{} answers what this program does not understand: {error}",
-                self.endpoint
-            ))
-        })
+        serde_json::from_slice(bytes)
+            .map_err(|error| Failure::failed(format!("invalid response from {}: {error}", self.endpoint)))
     }
 
     /// Sends a request. One that reaches the old process of a target which is handed over is sent to the new process.

@@ -52,7 +52,7 @@ impl<'a> Listeners<'a> {
 
     fn check(&self) -> Result<(), Failure> {
         if self.flags.control.len() > 1 && self.flags.control.contains(&Endpoint::None) {
-            return Err(Failure::usage("--control none does not go with another --control"));
+            return Err(Failure::usage("--control none cannot be used with another --control"));
         }
         for endpoint in &self.flags.control {
             self.check_tls("--control", endpoint)?;

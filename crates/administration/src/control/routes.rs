@@ -476,7 +476,7 @@ async fn perform(
         }
         outcome
     });
-    work.await.unwrap_or_else(|_| Err(Refusal::new(500, "the request failed inside; the log says where")))
+    work.await.unwrap_or_else(|_| Err(Refusal::new(500, "internal error; the log names the place")))
 }
 
 /// Answers what a change would come to.
@@ -537,8 +537,8 @@ async fn receive(request: Request, limit: Duration) -> Result<Vec<u8>, Refusal> 
     match timeout(limit, Limited::new(request.into_body(), BODY_BYTES_MAX).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(large()),
-        Ok(Err(error)) => Err(Refusal::new(400, format!("the body did not come whole: {error}"))),
-        Err(_) => Err(Refusal::new(408, "the body took too long to come")),
+        Ok(Err(error)) => Err(Refusal::new(400, format!("the body of the request is incomplete: {error}"))),
+        Err(_) => Err(Refusal::new(408, "timed out waiting for the body of the request")),
     }
 }
 

@@ -118,7 +118,9 @@ impl Tasks {
         let run = move || {
             // A panic has to reach the waiting request like any other failure.
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&progress)))
-                .unwrap_or_else(|_| Err(Refusal::new(500, "the task failed inside; the log says where")));
+                .unwrap_or_else(|_| {
+                    Err(Refusal::new(500, "internal error of the task; the log names the place"))
+                });
             progress.shared.leave(progress.id, outcome);
         };
         if let Err(error) = std::thread::Builder::new().name("control-task".to_owned()).spawn(run) {

@@ -96,7 +96,7 @@ pub enum BackendError {
     },
     /// The file or device is smaller than the namespace.
     #[error(
-        "{} has {}, less than the {wanted} wanted; grow it with `truncate -s {wanted}`",
+        "{} has {}, less than the {wanted} of the namespace; grow it with `truncate -s {wanted}`",
         path.display(),
         counted(*length, "byte")
     )]

@@ -120,8 +120,9 @@ fn a_file_too_small_is_reported_with_both_sizes() {
         "{error:?}"
     );
     let name = path.display();
-    let expected =
-        format!("{name} has 1048576 bytes, less than the 2097152 wanted; grow it with `truncate -s 2097152`");
+    let expected = format!(
+        "{name} has 1048576 bytes, less than the 2097152 of the namespace; grow it with `truncate -s 2097152`"
+    );
     assert_eq!(text, expected);
     for (length, block_size) in [(0, 512), (511, 512), (512, 4096), (4095, 4096)] {
         OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();

@@ -176,7 +176,7 @@ impl Worker {
         {
             tracing::warn!(%error, worker = plan.number, "cannot set the CPU affinity of a worker");
         }
-        let system = |error| Failure::failed(format!("cannot make a ring for the I/O: {error}"));
+        let system = |error| Failure::failed(format!("cannot set up io_uring or epoll: {error}"));
         let mut ring = Ring::new(plan.ring).map_err(system)?;
         let (number, workers) = (plan.number as u16, plan.workers as u16);
         let queues = PathQueues::open(&plan.paths, &mut ring, 0, number, workers, plan.depth);

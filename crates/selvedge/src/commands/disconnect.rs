@@ -112,7 +112,7 @@ fn refuse_used(
     let used = goes.filter(|disk| !stays.contains(&disk.name)).find_map(|disk| users.of(&disk.name));
     match used {
         Some(what) => Err(Failure::failed(format!(
-            "{what}, and nothing was disconnected: let go of it first, or lose what is not yet written with --force"
+            "{what}, and nothing was disconnected: stop its users first, or lose unwritten data with --force"
         ))),
         None => Ok(()),
     }

@@ -57,7 +57,7 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
 fn former(file: &Path) -> Result<Former, Failure> {
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::usage(format!(
-            "--before {}: {error}; it takes what `selvedge doctor -o json` printed",
+            "--before {}: {error}; it takes the output of `selvedge doctor -o json`",
             file.display()
         ))
     };

@@ -76,7 +76,7 @@ fn a_number_of_queues_is_found_by_trying() {
     for refused in ["--rw randwrite --verify-state x", "--rw randwrite --verify"] {
         let output = run(&serving, &format!("{refused} -i auto"));
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-        assert!(stderr(&output).contains("-i auto does not go with"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("-i auto cannot be used with"), "{}", stderr(&output));
     }
 }
 

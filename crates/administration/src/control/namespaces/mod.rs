@@ -253,7 +253,7 @@ pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         // Another administrator may have put another namespace in its place since it was looked up.
         match &image {
             Some(image) if !image.is_of(&removed) => {
-                Err(Refusal::conflict("what is served has changed at the same moment"))
+                Err(Refusal::conflict("the configuration was changed at the same moment; try again"))
             }
             _ => Ok(()),
         }

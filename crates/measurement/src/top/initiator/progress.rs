@@ -224,7 +224,7 @@ impl Progress {
 /// When there is no ring for the I/O.
 fn about(run: &Run<'_>, name: &str, label: &'static str, length: Option<Duration>) -> Result<About, Failure> {
     let workload = &run.fitted.workload;
-    let failed = |error| Failure::failed(format!("cannot make a ring for the I/O: {error}"));
+    let failed = |error| Failure::failed(format!("cannot set up io_uring or epoll: {error}"));
     // The workers choose alike; theirs are not there yet.
     let options = RingOptions { poll_us_max: 0, ..run.ring };
     let engine = Ring::new(options).map_err(failed)?.engine_name();

@@ -28,11 +28,11 @@ const RULE_TIMES_MAX: u16 = 4;
 pub(super) fn check(flags: &BenchFlags, workload: &Workload, state: &VerifyState) -> Result<(), Failure> {
     if flags.nr_io_queues != Some(IoQueues::Auto) {
         return match flags.auto_trial {
-            Some(_) => Err(Failure::usage("--auto-trial goes with -i auto")),
+            Some(_) => Err(Failure::usage("--auto-trial requires -i auto")),
             None => Ok(()),
         };
     }
-    let refuse = |what: &str| Err(Failure::usage(format!("-i auto does not go with {what}; write -i N")));
+    let refuse = |what: &str| Err(Failure::usage(format!("-i auto cannot be used with {what}; write -i N")));
     match state {
         VerifyState::Record(_) => {
             return refuse("--verify-state: its trials would write what the record does not know of");

@@ -71,7 +71,7 @@ pub(in crate::commands) fn options(
     options.fast_io_fail = flags.fast_io_fail_tmo.and_then(at_most);
     if is_kept && options.paths.iter().any(|path| path.keep_alive_ms == 0) {
         return Err(Failure::usage(
-            "--keep-alive-tmo 0 does not go with several paths or reconnecting: without a keep alive, a lost controller \
+            "--keep-alive-tmo 0 cannot be used with several paths or reconnecting: without a keep alive, a lost controller \
              may go on forever",
         ));
     }
@@ -98,7 +98,7 @@ pub(in crate::commands) fn prepare_machine(
 ) -> Result<Option<Applied>, Failure> {
     if connection.transport != Transport::Mptcp {
         return if paths.configure_mptcp {
-            Err(Failure::usage("--configure-mptcp goes with -t mptcp"))
+            Err(Failure::usage("--configure-mptcp requires -t mptcp"))
         } else {
             Ok(None)
         };
