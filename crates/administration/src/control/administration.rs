@@ -528,7 +528,7 @@ fn check_namespace(
     {
         let (before, after) = (Size(before), Size(after));
         let what = format!("namespace {} would become smaller: {before} to {after}", new.nsid);
-        let hint = "what is beyond its new end is lost; if that is meant, say \"shrink\": true";
+        let hint = "data beyond its new end is lost; if that is intended, set \"shrink\": true";
         return Err(Refusal::conflict(what).about(field("size")).hint(hint));
     }
     if old.write_protection == WriteProtection::Permanent

@@ -54,7 +54,8 @@ fn standing(status: &GroupStatus) -> String {
         labels.push(("location", location));
     }
     let mut text = Exposition::default();
-    let lease = "Whether this gateway reaches what its group shares; others take over from one that does not";
+    let lease =
+        "1 while this gateway reaches the objects of its group; 0 when others take over its namespaces";
     let drained = "Whether this gateway is to serve nothing as long as another one can";
     for (name, help, value) in [
         ("selvedge_gateway_has_lease", lease, status.has_lease),

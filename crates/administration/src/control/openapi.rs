@@ -45,7 +45,7 @@ pub fn document() -> Result<Value, serde_json::Error> {
         "info": {
             "title": "Selvedge control API",
             "version": "1",
-            "summary": "Looks at a running NVMe/TCP target and changes what it serves",
+            "summary": "Observe and change a running NVMe/TCP target",
             "license": { "name": "MIT OR Apache-2.0" },
         },
         "paths": paths,
@@ -271,7 +271,7 @@ fn operation(route: &Route) -> Value {
         },
     });
     if route.may_leave_task() {
-        let description = "Changed, but for what a task goes on with";
+        let description = "Changed; a task continues the rest";
         operation["responses"]["202"] = json!({ "description": description, "content": reference("Task") });
     }
     if !parameters.is_empty() {

@@ -154,7 +154,7 @@ impl JsonSchema for NamespacePatch {
         let size = generator.subschema_for::<Size>().to_value();
         if let Some(Value::Object(settings)) = schema.get_mut("properties") {
             settings.insert("size".to_owned(), size);
-            let shrink = "Whether the size may be less than before; what is beyond the new end is lost";
+            let shrink = "Allow a smaller size; data beyond the new end is lost";
             settings.insert("shrink".to_owned(), json!({ "type": "boolean", "description": shrink }));
         }
         schema

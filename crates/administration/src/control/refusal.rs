@@ -146,7 +146,7 @@ impl From<CephError> for Refusal {
         let refusal = Self::new(ceph_status(&error), &error);
         match error {
             CephError::Failed { source, .. } if source.kind() == io::ErrorKind::TimedOut => {
-                refusal.hint("the cluster does not answer in time; `ceph -s` tells how it is")
+                refusal.hint("the cluster does not answer in time; `ceph -s` shows its state")
             }
             _ => refusal,
         }

@@ -98,7 +98,7 @@ impl Journal {
         let path = folder.join(NAME);
         let cannot = |error: io::Error| match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::usage(format!(
-                "{} has a sweep in it: go on with it by --resume, or take another --output",
+                "{} contains a sweep: continue it with --resume, or choose another --output",
                 folder.display()
             )),
             _ => Failure::failed(format!("{}: {error}", path.display())),
@@ -134,7 +134,7 @@ impl Journal {
     fn load(folder: &Path, options: &OpenOptions) -> Result<Self, Failure> {
         let path = folder.join(NAME);
         let cannot = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => Failure::usage(format!("{} has no sweep in it", folder.display())),
+            io::ErrorKind::NotFound => Failure::usage(format!("{} contains no sweep", folder.display())),
             _ => Failure::failed(format!("{}: {error}", path.display())),
         };
         let file = options.open(&path).map_err(cannot)?;

@@ -129,7 +129,7 @@ fn put(file: &Path, shrink: bool, dry_run: bool, control: &ControlFlags) -> Resu
     difference::add_to(changes, &before, &wanted);
     let mut text: String = changes.iter().map(|change| sentence(change, dry_run)).collect();
     if dry_run && !shrink && changes.iter().any(|change| change["shrinks"] == true) {
-        text += "a namespace would become smaller, and lose what is beyond its new end: `config apply` wants --shrink for that\n";
+        text += "a namespace would become smaller, and lose data beyond its new end: `config apply` requires --shrink\n";
     }
     let is_different = !changes.is_empty();
     if !is_different {
@@ -143,14 +143,14 @@ fn put(file: &Path, shrink: bool, dry_run: bool, control: &ControlFlags) -> Resu
 const KINDS: [(&str, &str, &str, &str); 21] = [
     ("port_added", "add", "added", "port {port}"),
     ("port_removed", "remove", "removed", "port {port}"),
-    ("port_changed", "change", "changed", "what discovery says of port {port}"),
+    ("port_changed", "change", "changed", "the discovery log entry of port {port}"),
     ("port_congestion_changed", "change", "changed", "the congestion control of port {port}"),
-    ("port_tls_changed", "change", "changed", "whether connections of port {port} are TLS"),
+    ("port_tls_changed", "change", "changed", "the TLS mode of port {port}"),
     ("subsystem_added", "add", "added", "subsystem {nqn}"),
     ("subsystem_removed", "remove", "removed", "subsystem {nqn}"),
     ("subsystem_replaced", "replace", "replaced", "subsystem {nqn}"),
-    ("access_changed", "change", "changed", "who may use {nqn}"),
-    ("storage_changed", "change", "changed", "where hosts create namespaces of {nqn}"),
+    ("access_changed", "change", "changed", "the allowed hosts of {nqn}"),
+    ("storage_changed", "change", "changed", "the storage for namespaces of hosts of {nqn}"),
     ("command_quiesce_changed", "change", "changed", "the command quiesce time of {nqn}"),
     ("queues_changed", "change", "changed", "the I/O queues of new controllers of {nqn}"),
     ("ana_group_changed", "change", "changed", "ANA group {group} of {nqn}"),

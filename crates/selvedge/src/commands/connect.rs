@@ -286,7 +286,7 @@ impl fmt::Display for Connected {
             writeln!(f, "{}: namespace {nsid} of {nqn}, {}", device.display(), Size(*size_bytes))?;
         }
         if self.namespaces.is_empty() && !self.controllers.is_empty() {
-            writeln!(f, "there is no disk yet: `dmesg` says what the kernel makes of the namespaces")?;
+            writeln!(f, "there is no disk yet: `dmesg` has the messages of the kernel about the namespaces")?;
         }
         if let Some(place) = &self.kept_in {
             writeln!(f, "kept in {}", place.display())?;

@@ -85,7 +85,7 @@ fn served_by(status: &GroupStatus, name: &str) -> String {
 }
 
 fn text(status: &GroupStatus) -> String {
-    let lease = if status.has_lease { "" } else { ", which does not reach what they share" };
+    let lease = if status.has_lease { "" } else { ", which does not reach the objects of the group" };
     let mut text = format!("group {}, as gateway {} sees it{lease}\n", status.group, status.gateway);
     text += &gateways(&status.gateways);
     let columns = ["load-balancing group", "preferred", "served by", "namespaces"];

@@ -134,7 +134,7 @@ fn reservations(subsystem: &Nqn, nsid: u32, control: &ControlFlags) -> Result<()
 /// The API's word for it is a field; here it is a flag.
 pub(super) fn say_shrink(failure: Failure) -> Failure {
     match failure {
-        Failure::Failed(what) => Failure::Failed(what.replace("say \"shrink\": true", "add --shrink")),
+        Failure::Failed(what) => Failure::Failed(what.replace("set \"shrink\": true", "add --shrink")),
         other => other,
     }
 }

@@ -114,8 +114,8 @@ pub(super) fn storage(status: &Value) -> String {
         if namespace["late_operations"].as_u64().is_some_and(|late| late > 0) {
             let (late, oldest) = (&namespace["late_operations"], &namespace["oldest_operation_ms"]);
             text += &format!(
-                "namespace {nsid} of {nqn}: {late} operations at the storage have outlived the command quiesce time, the oldest \
-                 is there for {oldest} ms\n"
+                "namespace {nsid} of {nqn}: {late} operations at the storage have exceeded the Command Quiesce Time; the oldest \
+                 has taken {oldest} ms\n"
             );
         }
     }

@@ -236,12 +236,12 @@ fn a_difference_has_both_values_and_a_status() {
     for line in [
         format!("would resize namespace 1 of {NQN}"),
         "  size: 2 MiB → 1 MiB".to_owned(),
-        format!("would change who may use {NQN}"),
+        format!("would change the allowed hosts of {NQN}"),
         "  hosts: none → nqn.host:1".to_owned(),
     ] {
         assert!(text.lines().any(|reply| reply == line), "{line}: {text}");
     }
-    assert!(text.contains("wants --shrink"), "{text}");
+    assert!(text.contains("requires --shrink"), "{text}");
     let output = serving.try_run(&["config", "diff", path]);
     assert_eq!(output.status.code(), Some(3));
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -131,7 +131,7 @@ impl Reader<'_> {
     }
 
     fn wrong<T>(&mut self, entry: &Entry, name: &str, what: &str) -> Option<T> {
-        self.lose(entry, format!("{name} is {what}, so that it is left out"));
+        self.lose(entry, format!("{name} is {what}; omitted"));
         None
     }
 

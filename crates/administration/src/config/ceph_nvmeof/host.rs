@@ -40,7 +40,7 @@ impl Reader<'_> {
         }
         config.allow_any_host = open.is_some() && !is_one_lost;
         if let Some(open) = open.filter(|_| is_one_lost) {
-            self.lose(open, "not adopted: hosts that are left out could connect without their keys");
+            self.lose(open, "not imported: omitted hosts could connect without their keys");
         }
     }
 
@@ -57,14 +57,14 @@ impl Reader<'_> {
         let nqn = self.text(entry, "subsystem_nqn")?;
         let name = self.text(entry, "host_nqn")?;
         if nqn != config.nqn || entry.within(&nqn) != Some(&name) {
-            self.lose(entry, "key and value name different hosts, so that it is left out");
+            self.lose(entry, "key and value name different hosts; omitted");
             return None;
         }
         if name == "*" {
             return Some(name);
         }
         if let Err(error) = Nqn::configured(&name) {
-            self.lose(entry, format!("{error}, so that it is left out"));
+            self.lose(entry, format!("{error}; omitted"));
             return None;
         }
         let secret = self.secret::<Secret>(entry, &SECRET, &name);
@@ -73,7 +73,7 @@ impl Reader<'_> {
         if [&secret, &own, &tls].iter().any(|kept| matches!(kept, Kept::Lost)) {
             self.lose(
                 entry,
-                "the host is left out: without this key it would get in unproved, or not at all",
+                "the host is omitted: without this key it could connect without a proof, or not at all",
             );
             return None;
         }

@@ -28,7 +28,7 @@ impl Reader<'_> {
             }
             let same = |other: &NamespaceConfig| other.uuid.is_some() && other.uuid == namespace.uuid;
             if config.namespaces.iter().any(same) {
-                self.lose(entry, "another namespace has the same UUID, so that it is left out");
+                self.lose(entry, "another namespace has the same UUID; omitted");
                 continue;
             }
             // By itself, so that one does not stop all others.
@@ -36,7 +36,7 @@ impl Reader<'_> {
             alone.namespaces.push(namespace.clone());
             match (FabricConfig { subsystems: vec![alone], ..FabricConfig::default() }).check() {
                 Ok(()) => config.namespaces.push(namespace),
-                Err(error) => self.lose(entry, format!("{error}, so that it is left out")),
+                Err(error) => self.lose(entry, format!("{error}; omitted")),
             }
         }
         let is_none = |entry: &&Entry| {
@@ -67,16 +67,13 @@ impl Reader<'_> {
         self.only(entry, &[&image[..], &taken[..], &former[..], &reported[..]].concat());
         let nsid = self.nsid(entry, subsystem)?;
         if Self::says(entry, "encryption_entries") || Self::says(entry, "encryption_algorithm") {
-            self.lose(
-                entry,
-                "its image is encrypted by librbd, which is not opened here, so that it is left out",
-            );
+            self.lose(entry, "its image is encrypted by librbd, which is not opened here; omitted");
             return None;
         }
         let [pool, namespace, name] = image.map(|field| self.text(entry, field));
         let (pool, namespace, image) = (pool?, namespace?, name?);
         if pool.is_empty() || image.is_empty() {
-            self.lose(entry, "it names no pool or no image, so that it is left out");
+            self.lose(entry, "it names no pool or no image; omitted");
             return None;
         }
         let (conf, id) = (self.choice.conf.clone(), self.choice.id.clone());
@@ -95,7 +92,7 @@ impl Reader<'_> {
         };
         let size = u32::try_from(size).ok().filter(|size| matches!(size, 512 | 4096));
         let Some(size) = size else {
-            self.lose(entry, "block_size is neither 512 nor 4096, so that it is left out");
+            self.lose(entry, "block_size is neither 512 nor 4096; omitted");
             return None;
         };
         let mut config = NamespaceConfig::new(nsid, backend, size);
@@ -123,11 +120,11 @@ impl Reader<'_> {
         let named = self.number(entry, "nsid")?;
         let same = |nsid: &u32| named == 0 || named == u64::from(*nsid);
         if self.text(entry, "subsystem_nqn")? != subsystem || !nsid.as_ref().is_some_and(same) {
-            self.lose(entry, "key and value name different namespaces, so that it is left out");
+            self.lose(entry, "key and value name different namespaces; omitted");
             return None;
         }
         if nsid.is_none_or(|nsid| !(1..=NAMESPACES_MAX).contains(&nsid)) {
-            self.lose(entry, format!("namespaces are 1 to {NAMESPACES_MAX} here, so that it is left out"));
+            self.lose(entry, format!("namespaces are 1 to {NAMESPACES_MAX} here; omitted"));
             return None;
         }
         nsid

@@ -25,7 +25,7 @@ impl Reader<'_> {
         self.only(entry, &[&taken[..], &own[..], &["network_mask"]].concat());
         let name = self.text(entry, "subsystem_nqn")?;
         if entry.within(&name) != Some("") {
-            self.lose(entry, "key and value name different subsystems, so that it is left out");
+            self.lose(entry, "key and value name different subsystems; omitted");
             return None;
         }
         match Nqn::configured(&name) {
@@ -35,7 +35,7 @@ impl Reader<'_> {
                 return None;
             }
             Err(error) => {
-                self.lose(entry, format!("{error}, so that it is left out"));
+                self.lose(entry, format!("{error}; omitted"));
                 return None;
             }
         }

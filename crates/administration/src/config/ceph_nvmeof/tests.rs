@@ -343,7 +343,7 @@ fn no_host_gets_more_than_the_gateways_gave() {
     let all = imported(&keyed);
     assert!(!all.fabric.subsystems[0].allow_any_host, "its host would come in without its key");
     assert!(
-        all.losses.iter().any(|loss| loss.to_string().starts_with(&format!("host_{OPEN}_*: not adopted")))
+        all.losses.iter().any(|loss| loss.to_string().starts_with(&format!("host_{OPEN}_*: not imported")))
     );
     // A listener beside a secure one is not served without TLS, nor with it.
     let mixed = format!("listener_{OPEN}_node-a_TCP_192.168.13.3_4420");

@@ -69,12 +69,9 @@ impl Reader {
             let controller = text(&device, "path").unwrap_or_default();
             if !["", "0"].contains(&enable.as_str()) {
                 is_enabled = true;
-                self.lose(
-                    &path,
-                    "a controller is not passed through here, so that the subsystem is left out",
-                );
+                self.lose(&path, "passthrough of a controller is not supported; the subsystem is omitted");
             } else if !["", "(null)"].contains(&controller.trim()) {
-                self.lose(&path, "a controller is not passed through here, enabled or not");
+                self.lose(&path, "passthrough of a controller is not supported, enabled or not");
             }
         }
         is_enabled
@@ -140,9 +137,9 @@ impl Reader {
             match self.hosts.get(&host) {
                 Some(false) => config.hosts.push(host),
                 Some(true) => {
-                    self.lose(&path, format!("`{host}` has to authenticate, and is left out"));
+                    self.lose(&path, format!("`{host}` has to authenticate; omitted"));
                 }
-                None => self.lose(&path, format!("`{host}` is not among the hosts, so that it is left out")),
+                None => self.lose(&path, format!("`{host}` is not among the hosts; omitted")),
             }
         }
     }

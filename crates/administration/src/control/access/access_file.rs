@@ -17,7 +17,7 @@ use super::rights::Rights;
 
 /// First lines of a new file.
 const HEAD: &str = "# Who may administer the target, and what they may name. `selvedge token` changes the tokens;\n\
-                    # docs/access.md says what else may stand here.\n\n";
+                    # See docs/access.md for other entries.\n\n";
 
 /// The file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

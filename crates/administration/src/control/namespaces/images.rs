@@ -337,7 +337,7 @@ fn resizable(config: &NamespaceConfig, size: u64, shrink: bool) -> Result<(Image
     if size < before && !shrink {
         let (before, after) = (Size(before), Size(size));
         let what = format!("namespace {} would become smaller: {before} to {after}", config.nsid);
-        let hint = "what is beyond its new end is lost; if that is meant, say \"shrink\": true";
+        let hint = "data beyond its new end is lost; if that is intended, set \"shrink\": true";
         return Err(Refusal::conflict(what).about("size").hint(hint));
     }
     Ok((reached, before))

@@ -22,7 +22,7 @@ impl Fabric {
         let namespace = self.find(nqn).and_then(|subsystem| subsystem.state().namespaces.get(&nsid).cloned());
         let Some(namespace) = namespace else { return refused("it is not there") };
         if !namespace.has_failed() {
-            return refused("it has not failed, so that there is nothing to reopen");
+            return refused("it has not failed");
         }
         // What an old write does must not come after a new one, nor an old sync have the error of what is written from now on.
         if !self.waits_for_changes(&namespace) {

@@ -393,7 +393,7 @@ impl Metrics {
             text.sample(name, labels, queue.depth);
         }
         let name = "selvedge_queue_commands_total";
-        text.family(name, "counter", "I/O commands taken off the queue, whatever became of them.");
+        text.family(name, "counter", "I/O commands received, successful or not.");
         for (controller, queue) in queues() {
             let labels: Labels<'_> = &[
                 ("subsystem", &controller.subsystem),

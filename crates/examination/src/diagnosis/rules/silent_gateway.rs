@@ -16,7 +16,7 @@ fn judge(target: &Served) -> Vec<Finding> {
 fn findings(target: &Served, group: &Group) -> Vec<Finding> {
     let mut found = Vec::new();
     if !group.has_lease {
-        let cause = format!("Gateway {} does not reach what group {} shares", group.gateway, group.group);
+        let cause = format!("Gateway {} does not reach the objects of group {}", group.gateway, group.group);
         found.push(
             Finding::new(Severity::Outage, &group.gateway, cause)
                 .ranked(1.0)
