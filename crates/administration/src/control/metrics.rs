@@ -56,7 +56,7 @@ fn standing(status: &GroupStatus) -> String {
     let mut text = Exposition::default();
     let lease =
         "1 while this gateway reaches the objects of its group; 0 when others take over its namespaces";
-    let drained = "Whether this gateway is to serve nothing as long as another one can";
+    let drained = "1 while this gateway is drained";
     for (name, help, value) in [
         ("selvedge_gateway_has_lease", lease, status.has_lease),
         ("selvedge_gateway_drained", drained, is_drained),
@@ -71,7 +71,7 @@ fn standing(status: &GroupStatus) -> String {
 fn degraded(status: &GroupStatus) -> String {
     let mut text = Exposition::default();
     let name = "selvedge_gateway_group_degraded";
-    text.family(name, "gauge", "Whether a load-balancing group is not served at its location");
+    text.family(name, "gauge", "1 while a load-balancing group is not served at its location");
     for group in &status.load_balancing_groups {
         let names: [(&str, &dyn Display); 2] =
             [("group", &status.group), ("load_balancing_group", &group.id)];
@@ -112,40 +112,37 @@ const CONNECTIONS: [OfConnections; 7] = [
     (
         "selvedge_queue_round_trip_seconds",
         "gauge",
-        "Round trip time of the queue's connection, smoothed.",
+        "Smoothed round trip time of the queue's connection.",
         |stream| f64::from(stream.rtt_us) / 1e6,
     ),
-    ("selvedge_queue_unsent_bytes", "gauge", "Bytes that wait until the host acknowledges them.", |stream| {
-        stream.unsent_bytes as f64
+    (
+        "selvedge_queue_unsent_bytes",
+        "gauge",
+        "Bytes written to the connection and not acknowledged by the host.",
+        |stream| stream.unsent_bytes as f64,
+    ),
+    ("selvedge_queue_acknowledged_bytes_total", "counter", "Bytes acknowledged by the host.", |stream| {
+        stream.acknowledged_bytes as f64
     }),
-    (
-        "selvedge_queue_acknowledged_bytes_total",
-        "counter",
-        "Bytes that the host has acknowledged.",
-        |stream| stream.acknowledged_bytes as f64,
-    ),
-    (
-        "selvedge_queue_retransmitted_segments_total",
-        "counter",
-        "Segments to the host that were sent again.",
-        |stream| stream.retransmits as f64,
-    ),
+    ("selvedge_queue_retransmitted_segments_total", "counter", "Retransmitted segments.", |stream| {
+        stream.retransmits as f64
+    }),
     (
         "selvedge_queue_busy_seconds_total",
         "counter",
-        "For how long something waited in the socket to be sent or acknowledged.",
+        "Time in which the socket held unsent or unacknowledged data.",
         |stream| stream.send_times.busy_us as f64 / 1e6,
     ),
     (
         "selvedge_queue_rwnd_limited_seconds_total",
         "counter",
-        "For how long of that the host had no room for more.",
+        "Part of that time without space at the host.",
         |stream| stream.send_times.rwnd_limited_us as f64 / 1e6,
     ),
     (
         "selvedge_queue_sndbuf_limited_seconds_total",
         "counter",
-        "For how long of that the socket had no room for what was to be sent.",
+        "Part of that time without space in the socket.",
         |stream| stream.send_times.sndbuf_limited_us as f64 / 1e6,
     ),
 ];

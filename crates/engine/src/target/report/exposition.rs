@@ -110,27 +110,23 @@ impl Metrics {
 
     fn write_target(&self, text: &mut Exposition) {
         let name = "selvedge_build_info";
-        text.family(name, "gauge", "The version that runs; its value is always 1.");
+        text.family(name, "gauge", "Running version; the value is always 1.");
         text.sample(name, &[("version", &env!("CARGO_PKG_VERSION"))], 1);
         let name = "selvedge_start_time_seconds";
-        text.family(name, "gauge", "When the target started, in seconds since 1970.");
+        text.family(name, "gauge", "Start of the target, in seconds since 1970.");
         let since = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         text.sample(name, &[], from_ns(since.as_nanos()));
         let name = "selvedge_omitted";
-        text.family(name, "gauge", "Namespaces and queues that are too many to be reported one by one.");
+        text.family(name, "gauge", "Namespaces and queues without series, beyond the limit of series.");
         text.sample(name, &[("kind", &"namespace")], self.namespaces_omitted);
         text.sample(name, &[("kind", &"queue")], self.queues_omitted);
         let name = "selvedge_peculiarities_total";
-        text.family(
-            name,
-            "counter",
-            "Connections on which a host did something that the specification does not provide for and was accepted.",
-        );
+        text.family(name, "counter", "Connections with accepted deviations from the specification.");
         for (peculiarity, connections) in &self.peculiarities {
             text.sample(name, &[("kind", &peculiarity.name())], connections);
         }
         let name = "selvedge_congestion_changes_total";
-        text.family(name, "counter", "Connections whose congestion control was changed to suit their path.");
+        text.family(name, "counter", "Changes of a connection's congestion control.");
         for (to, connections) in &self.congestion_changes {
             text.sample(name, &[("to", to)], connections);
         }
@@ -177,7 +173,7 @@ impl Metrics {
         text.family(
             name,
             "gauge",
-            "Whether the namespace refuses writes and Flush, since its storage could not be synchronized: 1 until it is reopened.",
+            "1 while the namespace refuses writes and Flush because its storage failed to synchronize.",
         );
         for (subsystem, namespace) in self.namespaces() {
             if let Some(has_failed) = namespace.has_failed {
@@ -189,7 +185,7 @@ impl Metrics {
 
     fn write_absent(&self, text: &mut Exposition) {
         let name = "selvedge_absent_namespaces";
-        text.family(name, "gauge", "Namespaces of the subsystem whose disk or image is not available now.");
+        text.family(name, "gauge", "Namespaces of the subsystem without their disk or image.");
         for subsystem in &self.subsystems {
             text.sample(name, &[("subsystem", &subsystem.nqn)], subsystem.absent);
         }
@@ -201,11 +197,7 @@ impl Metrics {
             self.namespaces().filter_map(|(nqn, namespace)| Some((nqn, namespace.nsid, namespace.storage?)))
         };
         let name = "selvedge_storage_oldest_operation_seconds";
-        text.family(
-            name,
-            "gauge",
-            "For how long the oldest operation has been at the storage; 0 without one.",
-        );
+        text.family(name, "gauge", "Age of the oldest operation at the storage; 0 without one.");
         for (subsystem, nsid, storage) in storages() {
             text.sample(
                 name,
@@ -214,14 +206,14 @@ impl Metrics {
             );
         }
         let name = "selvedge_storage_late_operations_total";
-        text.family(name, "counter", "Storage operations that outlived the Command Quiesce Time.");
+        text.family(name, "counter", "Storage operations that exceeded the Command Quiesce Time.");
         for (subsystem, nsid, storage) in storages() {
             for (kind, count) in [("change", storage.late_changes), ("other", storage.late_others)] {
                 text.sample(name, &[("subsystem", &subsystem), ("nsid", &nsid), ("kind", &kind)], count);
             }
         }
         let name = "selvedge_storage_longest_operation_seconds";
-        text.family(name, "gauge", "The longest that an operation has been at the storage.");
+        text.family(name, "gauge", "Longest time of an operation at the storage.");
         for subsystem in &self.subsystems {
             text.sample(
                 name,
@@ -242,7 +234,7 @@ impl Metrics {
 
     fn write_operations(&self, text: &mut Exposition) {
         let name = "selvedge_commands_total";
-        text.family(name, "counter", "I/O commands that went well.");
+        text.family(name, "counter", "I/O commands that succeeded.");
         for (subsystem, nsid, metrics) in self.operations() {
             let operation = metrics.operation.name();
             let labels: Labels<'_> = &[("subsystem", &subsystem), ("nsid", &nsid), ("operation", &operation)];
@@ -252,7 +244,7 @@ impl Metrics {
         text.family(
             name,
             "counter",
-            "Bytes that travelled with I/O commands that went well, in either direction.",
+            "Bytes transferred with I/O commands that succeeded, in either direction.",
         );
         for (subsystem, nsid, metrics) in self.operations() {
             let operation = metrics.operation.name();
@@ -263,7 +255,7 @@ impl Metrics {
         text.family(
             name,
             "histogram",
-            "From an I/O command's way off the socket to its answer's way into the queue, for those that went well.",
+            "Time from reading an I/O command from the socket to queueing its response, for those that succeeded.",
         );
         for (subsystem, nsid, metrics) in self.operations() {
             let operation = metrics.operation.name();
@@ -274,7 +266,7 @@ impl Metrics {
         text.family(
             name,
             "histogram",
-            "What that time was spent on, by stage and size; commands that were not in a stage are not in its count.",
+            "That time by stage and size; commands that were not in a stage are not in its count.",
         );
         for (subsystem, nsid, metrics) in self.operations() {
             let operation = metrics.operation.name();
@@ -317,7 +309,7 @@ impl Metrics {
         text.family(
             name,
             "counter",
-            "Errors of the medium, each of which failed a command: neither lack of room nor of a path.",
+            "Errors of the medium, each of which failed a command; full storage and lost paths are not counted.",
         );
         for (subsystem, namespace) in self.namespaces().filter(|(_, namespace)| namespace.nsid > 0) {
             text.sample(
@@ -353,7 +345,11 @@ impl Metrics {
             text.sample(name, labels, count);
         }
         let name = "selvedge_host_key_written_timestamp_seconds";
-        text.family(name, "gauge", "When the file of a host's secret or TLS key was written.");
+        text.family(
+            name,
+            "gauge",
+            "Modification time of the file of a host's secret or TLS key, in seconds since 1970.",
+        );
         for key in &self.host_keys {
             let labels: Labels<'_> =
                 &[("subsystem", &key.subsystem), ("host", &key.host), ("kind", &key.kind.name())];
@@ -363,13 +359,13 @@ impl Metrics {
 
     fn write_controllers(&self, text: &mut Exposition) {
         let name = "selvedge_controllers";
-        text.family(name, "gauge", "Controllers of the subsystem, each of which is one host's.");
+        text.family(name, "gauge", "Controllers of the subsystem; each belongs to one host.");
         for subsystem in &self.subsystems {
             let own = self.controllers.iter().filter(|controller| controller.subsystem == subsystem.nqn);
             text.sample(name, &[("subsystem", &subsystem.nqn)], own.count());
         }
         let name = "selvedge_controller_info";
-        text.family(name, "gauge", "The host that uses the controller; its value is always 1.");
+        text.family(name, "gauge", "Host that uses the controller; the value is always 1.");
         for controller in &self.controllers {
             let labels: Labels<'_> = &[
                 ("subsystem", &controller.subsystem),
@@ -383,7 +379,7 @@ impl Metrics {
         self.write_admission(text);
         self.write_ended_controllers(text);
         let name = "selvedge_queue_depth";
-        text.family(name, "gauge", "I/O commands under way on the queue.");
+        text.family(name, "gauge", "I/O commands in progress on the queue.");
         for (controller, queue) in queues() {
             let labels: Labels<'_> = &[
                 ("subsystem", &controller.subsystem),
@@ -403,7 +399,7 @@ impl Metrics {
             text.sample(name, labels, queue.commands);
         }
         let name = "selvedge_queue_stage_seconds_total";
-        text.family(name, "counter", "What the time of the queue's commands was spent on, by stage.");
+        text.family(name, "counter", "Time of the queue's commands by stage.");
         for (controller, queue) in queues() {
             for (stage, sum_ns) in Stage::ALL.into_iter().zip(queue.stages_ns).filter(|(_, ns)| *ns > 0) {
                 let labels: Labels<'_> = &[
@@ -419,20 +415,16 @@ impl Metrics {
 
     fn write_ended_controllers(&self, text: &mut Exposition) {
         let name = "selvedge_keep_alive_expiries_total";
-        text.family(
-            name,
-            "counter",
-            "Controllers ended because their host was silent for its keep alive time.",
-        );
+        text.family(name, "counter", "Controllers ended by an expired keep alive timer.");
         text.sample(name, &[], self.keep_alive_expiries);
         let name = "selvedge_discovery_controllers_ended_total";
-        text.family(name, "counter", "Discovery controllers ended to make room for others.");
+        text.family(name, "counter", "Discovery controllers ended to admit others.");
         text.sample(name, &[], self.discovery_ended);
         let name = "selvedge_displaced_controllers_total";
         text.family(
             name,
             "counter",
-            "Controllers of hosts without proof of their name ended for a proved host with the same HOSTID.",
+            "Controllers of hosts without proof of their name, ended for a proved host with the same HOSTID.",
         );
         text.sample(name, &[], self.displaced);
     }
@@ -444,12 +436,12 @@ impl Metrics {
             text.sample(name, &[("reactor", &reactor.number)], reactor.connections);
         }
         let name = "selvedge_half_open_connections";
-        text.family(name, "gauge", "Connections of the reactor that are not queues yet.");
+        text.family(name, "gauge", "Connections of the reactor that have not become a queue.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], reactor.half_open);
         }
         let name = "selvedge_half_open_connections_dropped_total";
-        text.family(name, "counter", "Connections closed before they were queues to make room for others.");
+        text.family(name, "counter", "Connections closed before they became a queue, to admit others.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], reactor.half_open_dropped);
         }
@@ -459,26 +451,22 @@ impl Metrics {
             text.sample(name, &[("reactor", &reactor.number)], from_ns(reactor.cpu_time.as_nanos()));
         }
         let name = "selvedge_reactor_waited_seconds_total";
-        text.family(
-            name,
-            "counter",
-            "Time the reactor waited for events, polling and asleep: what is left of its time is work.",
-        );
+        text.family(name, "counter", "Time of the reactor without events, polling and asleep.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], from_ns(reactor.waited.as_nanos()));
         }
         let name = "selvedge_reactor_rounds_total";
-        text.family(name, "counter", "How often the reactor looked for events.");
+        text.family(name, "counter", "Iterations of the event loop.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], reactor.rounds);
         }
         let name = "selvedge_reactor_events_total";
-        text.family(name, "counter", "Events the reactor found.");
+        text.family(name, "counter", "Events processed by the reactor.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], reactor.events);
         }
         let name = "selvedge_reactor_buffer_bytes";
-        text.family(name, "gauge", "Free buffers the reactor keeps.");
+        text.family(name, "gauge", "Bytes of free buffers that the reactor keeps for reuse.");
         for reactor in &self.reactors {
             text.sample(name, &[("reactor", &reactor.number)], reactor.buffer_bytes);
         }

@@ -206,18 +206,18 @@ fn text(paths: &[PathMetrics]) -> String {
     let (shown, omitted) = paths.split_at(paths.len().min(METRICS_PATHS_MAX));
     let mut text = Exposition::default();
     let name = "selvedge_build_info";
-    text.family(name, "gauge", "The version that runs; its value is always 1.");
+    text.family(name, "gauge", "Running version; the value is always 1.");
     text.sample(name, &[("version", &version::NUMBER)], 1);
     let name = "selvedge_omitted";
-    text.family(name, "gauge", "Paths that are too many to be reported one by one.");
+    text.family(name, "gauge", "Paths without series, beyond the limit of series.");
     text.sample(name, &[("kind", &"path")], omitted.len());
     let name = "selvedge_host_path_live";
-    text.family(name, "gauge", "Whether the path of an attached disk is connected.");
+    text.family(name, "gauge", "1 while the path of an attached disk is connected.");
     for path in shown {
         text.sample(name, &path.labels(), u8::from(path.status.state == PathState::Live));
     }
     let name = "selvedge_host_path_reconnects_total";
-    text.family(name, "counter", "Times that the path was connected again.");
+    text.family(name, "counter", "Reconnections of the path.");
     for path in shown {
         text.sample(name, &path.labels(), path.status.reconnects);
     }
