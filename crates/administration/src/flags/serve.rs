@@ -108,7 +108,7 @@ pub struct ServeFlags {
     pub config: Option<PathBuf>,
 
     /// Transport; mptcp also accepts hosts with plain TCP [default: tcp]
-    #[arg(short = 't', long, value_name = "TYPE")]
+    #[arg(short = 't', long, value_name = "TYPE", ignore_case = true)]
     pub transport: Option<Transport>,
 
     /// Address to listen on; may be given several times, or as a comma-separated list [default:

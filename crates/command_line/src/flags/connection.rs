@@ -34,7 +34,7 @@ impl From<Transport> for engine::transport::Transport {
 #[command(next_help_heading = "Connection options, as nvme-cli has them")]
 pub struct ConnectionFlags {
     /// Transport
-    #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp")]
+    #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp", ignore_case = true)]
     pub transport: Transport,
 
     /// Address of the target: an IP address or a name, with :PORT if that is not -s; attach, bench,

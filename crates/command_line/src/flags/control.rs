@@ -233,7 +233,7 @@ pub enum ListenerAction {
         #[arg(long, value_name = "N")]
         id: Option<u16>,
         /// Transport; mptcp also accepts hosts with plain TCP
-        #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp")]
+        #[arg(short = 't', long, value_name = "TYPE", default_value = "tcp", ignore_case = true)]
         transport: Transport,
         /// Congestion control by its name in the kernel, or auto to follow the path of each
         /// connection [default: system, the kernel's own]

@@ -138,6 +138,14 @@ mod tests {
         Flags::command().debug_assert();
     }
 
+    #[test]
+    fn a_transport_is_read_in_either_case() {
+        for line in ["list -t TCP -a 10.0.0.1", "serve -t MPTCP", "listener add 10.0.0.1 -t Tcp"] {
+            let words = std::iter::once("selvedge").chain(line.split(' '));
+            assert!(Flags::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
+
     /// Calls `look` with each runnable command and its full name.
     fn each_command(look: &mut dyn FnMut(&clap::Command, &str)) {
         fn walk(command: &clap::Command, name: &str, look: &mut dyn FnMut(&clap::Command, &str)) {
