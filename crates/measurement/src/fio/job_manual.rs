@@ -5,43 +5,43 @@
 pub const OPTIONS: [(&[&str], &str); 21] = [
     (
         &["rw", "readwrite"],
-        "What the job does: read, write, randread, randwrite, readwrite, rw or randrw; read without it.",
+        "Type of I/O: read, write, randread, randwrite, readwrite, rw or randrw; read by default.",
     ),
-    (&["bs", "blocksize"], "Bytes of a command. k, m and g are powers of 1,024, as in all sizes here."),
+    (
+        &["bs", "blocksize"],
+        "Data size of each command; k, m and g are powers of 1,024, as in all sizes here.",
+    ),
     (
         &["bsrange", "blocksize_range", "bssplit"],
-        "The same, where all of it comes to one size, as in bsrange=4k-4k.",
+        "Data size of each command, if all values are one size, as in bsrange=4k-4k.",
     ),
     (&["iodepth"], "Commands that each job keeps outstanding."),
-    (&["numjobs"], "How many jobs the section is, each with connections of its own."),
+    (&["numjobs"], "Number of jobs of the section, each with connections of its own."),
     (
         &["size"],
-        "The range that a job works on, also as a share of the namespace (50%); the whole namespace without it.",
+        "Size of the range of a job, also as a share of the namespace (50%); the whole namespace by default.",
     ),
-    (&["offset"], "Where that range begins, also as a share of the namespace."),
-    (
-        &["offset_increment"],
-        "How much further the range of each of numjobs begins than that of the one before.",
-    ),
+    (&["offset"], "Start of that range, also as a share of the namespace."),
+    (&["offset_increment"], "Distance between the starts of consecutive jobs."),
     (
         &["runtime", "timeout"],
-        "How long at most: a number of seconds, or a time with a unit such as 500ms or 2m.",
+        "Maximum duration: a number of seconds, or a time with a unit such as 500ms or 2m.",
     ),
     (&["time_based"], "Start over at the end of the range until the runtime is over."),
-    (&["ramp_time"], "How long the job works before it is measured."),
-    (&["startdelay"], "How long the job waits before it begins."),
-    (&["rwmixread", "rwmixwrite"], "Reads, or writes, among 100 commands of a mix."),
-    (&["rate_iops"], "Commands each second, for each job."),
-    (&["fsync", "fdatasync"], "A Flush after this number of writes."),
+    (&["ramp_time"], "Warm-up time before the measurement."),
+    (&["startdelay"], "Time before the job begins."),
+    (&["rwmixread", "rwmixwrite"], "Share of reads, or of writes, in a mixed workload, in percent."),
+    (&["rate_iops"], "Maximum number of commands per second of each job."),
+    (&["fsync", "fdatasync"], "Number of writes between Flush commands."),
     (&["sync"], "With sync or dsync, writes with FUA, each of which is durable when it is acknowledged."),
-    (&["randseed"], "The number that random orders follow from."),
-    (&["randrepeat", "allrandrepeat"], "With 0, each run has another random order."),
+    (&["randseed"], "Seed of the random order."),
+    (&["randrepeat", "allrandrepeat"], "0 selects another random order in each run."),
     (
         &["verify"],
         "crc32c: position, write count, writer and checksum in every block, all of which are read back.",
     ),
     (&["stonewall", "wait_for_previous"], "Begin when all sections before it have ended."),
-    (&["description"], "Words that reports repeat."),
+    (&["description"], "Text that reports repeat."),
 ];
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ fn ended(mut page: Roff, example: &str, commands: [&str; 2]) -> String {
 
 /// `selvedge-target.toml(5)`.
 fn target_page() -> String {
-    let mut page = file_page("selvedge-target.toml", "what a Selvedge target serves, and how it runs");
+    let mut page = file_page("selvedge-target.toml", "configuration of a Selvedge target");
     page.control("SH", ["DESCRIPTION"]);
     page.text([roman("A file in TOML that "), bold("selvedge serve -c"), roman(" reads and ")]);
     page.text([bold("selvedge config"), roman(" checks, compares and applies. A size is a number of bytes, or text such as \"10g\", where units count in 1,024s.")]);
