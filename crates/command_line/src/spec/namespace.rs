@@ -109,9 +109,11 @@ fn unknown_option(kind: &str, option: &str) -> String {
         "rbd" => "conf=FILE, id=NAME, luks1=FILE or luks2=FILE, ",
         _ => "",
     };
+    let is_path = matches!(kind, "file" | "block") && option.contains(['/', '.']) && !option.contains('=');
+    let hint = if is_path { "; a path with a comma is for target.toml" } else { "" };
     format!(
         "`{option}` is not an option of {kind}: it takes {own}block_size=512|4096, nsid=N, uuid=UUID, \
-         nguid=NGUID and host_write_protection=LEVEL"
+         nguid=NGUID and host_write_protection=LEVEL{hint}"
     )
 }
 
@@ -276,6 +278,7 @@ mod tests {
             ("memory:1", "a size of 1 byte is not"),
             ("file:", "needs a path"),
             ("file:/x,readonly", "size=SIZE"),
+            ("file:/a,b.img,size=1m", "a path with a comma is for target.toml"),
             ("null:1g,nsid=0", "1 to 4096"),
             ("null:1m,shared=yes", "not an option of null"),
             ("file:/x,shared=true", "yes or no"),
