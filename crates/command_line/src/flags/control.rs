@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use authentication::{Group, Hash};
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use engine::address::HostAddress;
 use engine::units::{QuantityError, parse_time};
 use nvme::discovery::Nqn;
@@ -286,9 +286,10 @@ pub struct HostFlags {
 
 /// Secrets of a host's authentication, and the key of its TLS connections.
 #[derive(Clone, Debug, Args)]
+#[command(group = ArgGroup::new("keys").required(true).multiple(true).args(["dhchap_secret_file", "tls_key_file"]))]
 pub struct HostKeyFlags {
     /// File on the target's machine with the host's secret; each of several lines is accepted
-    #[arg(short = 'S', long, value_name = "FILE", required_unless_present = "tls_key_file")]
+    #[arg(short = 'S', long, value_name = "FILE")]
     pub dhchap_secret_file: Option<PathBuf>,
 
     /// File on the target's machine with the secret by which the subsystem authenticates to the
@@ -328,31 +329,31 @@ pub struct HostKeyFlags {
 #[derive(Debug, Subcommand)]
 pub enum HostAction {
     /// Allow a host to use a subsystem
+    #[command(group = ArgGroup::new("hosts").required(true).args(["host", "any"]))]
     #[command(after_help = "Example:
   selvedge host allow nqn.2026-01.org.example:disks --any")]
     Allow {
         /// NQN of the subsystem
         subsystem: Nqn,
         /// NQN of the host
-        #[arg(required_unless_present = "any")]
         host: Option<Nqn>,
         /// Allow every host
-        #[arg(long, conflicts_with = "host")]
+        #[arg(long)]
         any: bool,
         #[command(flatten)]
         control: ControlFlags,
     },
     /// Remove a host from a subsystem, and disconnect it
+    #[command(group = ArgGroup::new("hosts").required(true).args(["host", "any"]))]
     #[command(after_help = "Example:
   selvedge host deny nqn.2026-01.org.example:disks --any")]
     Deny {
         /// NQN of the subsystem
         subsystem: Nqn,
         /// NQN of the host
-        #[arg(required_unless_present = "any")]
         host: Option<Nqn>,
         /// Remove every host that is not on the list
-        #[arg(long, conflicts_with = "host")]
+        #[arg(long)]
         any: bool,
         /// Leave the connections of the host; it cannot make new ones
         #[arg(long, conflicts_with = "any")]

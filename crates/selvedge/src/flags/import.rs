@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Arg, Args, Command, Subcommand, ValueEnum};
+use clap::{Arg, ArgGroup, Args, Command, Subcommand, ValueEnum};
 
 use super::OutputFormat;
 
@@ -73,9 +73,9 @@ Examples:
 
 /// Group of gateways, and data that its state does not have.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").required(true).args(["file", "pool"]))]
 pub(crate) struct CephNvmeofFlags {
     /// File with the state: output of `rados listomapvals`, or JSON of keys and values
-    #[arg(required_unless_present = "pool", conflicts_with = "pool")]
     pub(crate) file: Option<PathBuf>,
     /// Pool of a cluster to read the state from
     #[arg(long, value_name = "POOL")]

@@ -139,6 +139,28 @@ mod tests {
     }
 
     #[test]
+    fn all_alternatives_of_a_missing_argument_are_named() {
+        for (line, alternatives) in [
+            ("host allow nqn.a", ["HOST", "--any"]),
+            ("host deny nqn.a", ["HOST", "--any"]),
+            ("host set-key nqn.a nqn.b", ["--dhchap-secret-file", "--tls-key-file"]),
+            ("import ceph-nvmeof", ["FILE", "--pool"]),
+        ] {
+            let words = std::iter::once("selvedge").chain(line.split(' '));
+            let error = Flags::try_parse_from(words).err().unwrap().to_string();
+            assert!(alternatives.iter().all(|name| error.contains(name)), "{line}: {error}");
+        }
+        for line in [
+            "host allow nqn.a nqn.b",
+            "host deny nqn.a --any",
+            "host set-key nqn.a nqn.b --dhchap-secret-file a --tls-key-file b",
+        ] {
+            let words = std::iter::once("selvedge").chain(line.split(' '));
+            assert!(Flags::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
     fn a_transport_is_read_in_either_case() {
         for line in ["list -t TCP -a 10.0.0.1", "serve -t MPTCP", "listener add 10.0.0.1 -t Tcp"] {
             let words = std::iter::once("selvedge").chain(line.split(' '));
