@@ -108,7 +108,7 @@ fn a_connection_that_ends_instead_of_an_answer_says_that_the_secret_may_be_wrong
         let (error, _) = host.closed();
         let InitiatorError::NotAuthenticated { reason } = &error else { panic!("{error}") };
         assert!(matches!(**reason, InitiatorError::Closed { .. }), "{error}");
-        assert!(error.to_string().contains("whether this host's secret is the one"), "{error}");
+        assert!(error.to_string().contains("where the secret is wrong"), "{error}");
         thread.join().unwrap();
     }
 }

@@ -241,7 +241,7 @@ fn a_difference_has_both_values_and_a_status() {
     ] {
         assert!(text.lines().any(|reply| reply == line), "{line}: {text}");
     }
-    assert!(text.contains("wants --shrink"), "{text}");
+    assert!(text.contains("requires --shrink"), "{text}");
     let output = serving.try_run(&["config", "diff", path]);
     assert_eq!(output.status.code(), Some(3));
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");

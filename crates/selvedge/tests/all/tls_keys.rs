@@ -192,7 +192,7 @@ fn a_tls_key_stands_beside_a_secret_and_is_one_hosts() {
     };
     listed(&target);
     let stranger = "nqn.2026-01.io.selvedge:stranger";
-    with(stranger, &["--tls-key-file", &key], &|words| target.refuses(words, "not among the hosts"));
+    with(stranger, &["--tls-key-file", &key], &|words| target.refuses(words, "not allowed to connect"));
     // Both hosts find what both may use, each by its own way, and a third one nothing.
     for (host, way) in [(WITH_KEY, "security tls13, required"), (WITHOUT, "security none")] {
         let message = target.discovered(host);

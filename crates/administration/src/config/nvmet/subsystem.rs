@@ -71,7 +71,7 @@ impl Reader {
                 is_enabled = true;
                 self.lose(&path, "passthrough of a controller is not supported; the subsystem is omitted");
             } else if !["", "(null)"].contains(&controller.trim()) {
-                self.lose(&path, "a controller is not passed through here, enabled or not");
+                self.lose(&path, "passthrough of a controller is not supported, enabled or not");
             }
         }
         is_enabled

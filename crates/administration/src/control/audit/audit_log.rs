@@ -46,6 +46,16 @@ enum Destination {
     Journal,
 }
 
+impl std::fmt::Display for Destination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nowhere => f.write_str("none"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Journal => f.write_str("in the journal"),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     head: Head,
@@ -228,9 +238,13 @@ impl AuditLog {
                 inner.trouble = None;
             }
             Err(error) => {
-                tracing::error!(%error, event = ?event.kind, "a record of the audit log is lost");
+                let trouble = format!("{}: {error}", self.destination);
+                tracing::error!(
+                    event = ?event.kind,
+                    "cannot write the audit log {trouble}; changes are refused until it can be written"
+                );
                 inner.missed += 1;
-                inner.trouble = Some(error.to_string());
+                inner.trouble = Some(trouble);
             }
         }
     }
@@ -441,6 +455,7 @@ mod tests {
             refusal.to_string().contains("nothing was changed: the audit log cannot be written"),
             "{refusal}"
         );
+        assert!(refusal.to_string().contains(&format!("state/{NAME}: ")), "{refusal}");
         fs::remove_dir(testbed.path()).unwrap();
         assert_eq!(log.check(), Ok(()));
         let text = fs::read_to_string(testbed.path()).unwrap();
