@@ -215,7 +215,7 @@ mod tests {
         let answers: Vec<_> = given_up.iter().map(|answer| (answer.client, answer.length)).collect();
         assert_eq!((answers, given_up[0].is_hole), (vec![((1, 10), 4096)], false));
         assert_eq!(is_first_awaited.strong_count(), 0, "the thread need not ask for it");
-        assert!(questions.answered(&result(first)).is_none(), "a late result is no second answer");
+        assert!(questions.answered(&result(first)).is_none(), "a late result does not answer again");
     }
 
     #[test]

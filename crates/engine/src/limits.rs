@@ -73,8 +73,7 @@ pub const CONTROLLERS_PER_NETWORK_MAX: usize = 512;
 /// Controllers reserved for hosts on a subsystem's list: a known host that has lost its paths has
 /// to get in again, however many strangers have come meanwhile.
 pub const NAMED_HOSTS_RESERVE: usize = 128;
-/// Controllers of them reserved for hosts that prove their names, where such hosts are configured: a name without a secret or TLS key
-/// is a claim, and a party that knows four of a list has four quotas.
+/// Controllers of them for hosts that prove their names, where some are configured: a party that knows four names has four quotas.
 pub const PROVED_HOSTS_RESERVE: usize = 64;
 /// Seconds for which events that come in floods may go on without a line in the log: a flood fills no disk, and a host that cannot
 /// connect is found there.

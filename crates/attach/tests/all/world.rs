@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     pub(crate) threads: u16,
     /// File of the first namespace, instead of memory.
     pub(crate) file: Option<PathBuf>,
-    /// One path, through a relay.
+    /// Connection by one path, through a relay.
     pub(crate) is_relayed: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct World {
     pub(crate) relay: Option<Relay>,
     pub(crate) target: Target,
     socket: PathBuf,
-    /// Where it listens beside the socket.
+    /// Address beside the socket.
     pub(crate) address: SocketAddr,
     /// For other servers.
     pub(crate) listener: Option<UnixListener>,

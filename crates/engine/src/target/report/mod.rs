@@ -1,13 +1,15 @@
 //! What a target reports: its status and metrics.
 
 mod exposition;
+mod exposition_pieces;
 mod families;
 mod host_key_age;
 mod measured;
 mod metrics;
 mod status;
 
-pub use exposition::{CONTENT_TYPE, Exposition, ExpositionPieces};
+pub use exposition::{CONTENT_TYPE, Exposition};
+pub use exposition_pieces::ExpositionPieces;
 pub(crate) use host_key_age::host_key_ages;
 pub use host_key_age::{HostKeyAge, HostKeyKind};
 pub use measured::Measured;
