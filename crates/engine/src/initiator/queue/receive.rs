@@ -12,15 +12,11 @@ use super::fault::Fault;
 use super::slot::{Direction, Incoming};
 use super::{Queue, QueueState};
 use crate::initiator::{InitiatorError, PeerMisbehaved};
-use crate::limits::{RECEIVE_BUDGET, SCRATCH_LENGTH_MIN};
+use crate::limits::{LARGE_DATA_LENGTH_MIN, RECEIVE_BUDGET, SCRATCH_LENGTH_MIN};
 use crate::ring::{Moment, Readiness, Ring, SpanMut};
 
-/// Data PDUs from this length on are bulk: what follows one is received in small pieces, so that the data of
-/// the next is not copied but received where it belongs. Below it a copy out of the cache costs less than the
-/// calls do.
-const BULK_LENGTH: u32 = 256 << 10;
-/// Bytes received behind bulk data: some dozens of headers.
-const BULK_SCRATCH: usize = 2048;
+/// Bytes received behind a large data PDU with the same call: some dozens of headers.
+const RECEIVE_AHEAD: usize = 2048;
 /// Data with less than this left is copied rather than received on its own: copying costs less than a second
 /// span.
 const DIRECT_LENGTH: usize = 1024;
@@ -103,8 +99,7 @@ impl Queue {
         }
         let Some(socket) = &self.socket else { return Ok(Ok(Received::End)) };
         let is_emptied_by_short_read = socket.is_emptied_by_short_read();
-        let bulk = self.data_length_last >= BULK_LENGTH;
-        let room = if bulk { BULK_SCRATCH } else { scratch.len() };
+        let room = room_behind(self.data_length_last, scratch.len());
         let scratch = &mut scratch[..room];
         let data_left = self.receiver.data_left();
         let direct = match &mut self.incoming {
@@ -338,6 +333,13 @@ impl Queue {
     }
 }
 
+/// Bytes of `scratch_length` that a call receives into behind a data PDU of this length: behind a large one mostly comes the
+/// next one, whose data would be copied out of the scratch room.
+const fn room_behind(data_length: u32, scratch_length: usize) -> usize {
+    let is_large = data_length as usize >= LARGE_DATA_LENGTH_MIN;
+    if is_large && RECEIVE_AHEAD < scratch_length { RECEIVE_AHEAD } else { scratch_length }
+}
+
 /// Result of a receive call.
 pub(super) enum Received {
     /// All the room was filled: there may be more.
@@ -346,4 +348,23 @@ pub(super) enum Received {
     Short,
     /// The stream has ended.
     End,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::RECEIVE_LENGTH;
+
+    #[test]
+    fn behind_large_data_a_call_takes_little_of_the_next() {
+        let large = LARGE_DATA_LENGTH_MIN as u32;
+        for (data_length, room) in [
+            (0, RECEIVE_LENGTH),
+            (large - 1, RECEIVE_LENGTH),
+            (large, RECEIVE_AHEAD),
+            (128 << 10, RECEIVE_AHEAD),
+        ] {
+            assert_eq!(room_behind(data_length, RECEIVE_LENGTH), room, "behind {data_length} bytes");
+        }
+    }
 }
