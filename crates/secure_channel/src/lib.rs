@@ -29,7 +29,7 @@ pub use configured_psk::{ConfiguredPsk, ConfiguredPskError};
 pub use external_psk::{ExternalPsk, NamedPsk, NamedPskError};
 pub use hash::Hash;
 pub use input_psk::{Derivation, InputPsk, TlsPsk};
-pub use opener::{Opened, Opener, Peer};
+pub use opener::{Opened, OpenedInto, Opener, Peer};
 pub use psk_choice::ChoiceError;
 pub use psk_identity::{IdentityError, IdentityVersion, Names, Origin, PskIdentity};
 pub use record::{DATA_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, RECORD_BYTES_MAX, RecordError, TAG_BYTES};

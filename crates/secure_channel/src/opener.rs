@@ -51,6 +51,20 @@ pub enum Opened {
     Closed,
 }
 
+/// Result of opening a record into a place of its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenedInto {
+    /// Data, which is at the beginning of the place.
+    Place {
+        /// Bytes of the record.
+        record_bytes: usize,
+        /// Bytes of the data.
+        data_bytes: usize,
+    },
+    /// Anything else, and data that the place was too short for. It stands in the record.
+    Record(Opened),
+}
+
 /// The receiving half of a channel.
 pub struct Opener {
     protection: Protection,
@@ -103,35 +117,63 @@ impl Opener {
     /// # Errors
     /// When the record is not one that the peer may send now. The connection ends with that: each further call says the same.
     pub fn open(&mut self, stream: &mut [u8]) -> Result<Opened, RecordError> {
+        self.open_next(stream, &mut []).map(|(opened, _)| opened)
+    }
+
+    /// The same into `place`, without copying it from the record then, if all that is sealed in the record fits there: the data,
+    /// its type and padding. Bytes of the place behind the data are undefined then, as all of it is after an error.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_into(&mut self, stream: &mut [u8], place: &mut [u8]) -> Result<OpenedInto, RecordError> {
+        Ok(match self.open_next(stream, place)? {
+            (Opened::Data { record_bytes, data }, true) => {
+                OpenedInto::Place { record_bytes, data_bytes: data.len() }
+            }
+            (opened, _) => OpenedInto::Record(opened),
+        })
+    }
+
+    /// Opens the next record, and says whether its content is in the place.
+    fn open_next(&mut self, stream: &mut [u8], place: &mut [u8]) -> Result<(Opened, bool), RecordError> {
         if let Some(end) = &self.end {
-            return end.clone();
+            return end.clone().map(|opened| (opened, false));
         }
-        let opened = self.open_record(stream);
-        if !matches!(&opened, Ok(opened) if *opened != Opened::Closed) {
-            self.end = Some(opened.clone());
+        let opened = self.open_record(stream, place);
+        match &opened {
+            Ok((Opened::Closed, _)) => self.end = Some(Ok(Opened::Closed)),
+            Ok(_) => {}
+            Err(error) => self.end = Some(Err(error.clone())),
         }
         opened
     }
 
-    fn open_record(&mut self, stream: &mut [u8]) -> Result<Opened, RecordError> {
+    fn open_record(&mut self, stream: &mut [u8], place: &mut [u8]) -> Result<(Opened, bool), RecordError> {
         let length = stream.len();
         let Some((header, rest)) = stream.split_first_chunk_mut::<HEADER_BYTES>() else {
-            return Ok(Opened::Incomplete { missing_bytes: HEADER_BYTES - length });
+            return Ok((Opened::Incomplete { missing_bytes: HEADER_BYTES - length }, false));
         };
         let header = *header;
         let body_bytes = body_bytes(header)?;
         let Some(body) = rest.get_mut(..body_bytes) else {
-            return Ok(Opened::Incomplete { missing_bytes: body_bytes - rest.len() });
+            return Ok((Opened::Incomplete { missing_bytes: body_bytes - rest.len() }, false));
         };
-        let (inner, tag) = body.split_at_mut(body_bytes - TAG_BYTES);
-        if !self.protection.open(header, inner, tag).ok_or(RecordError::UsedUp)? {
+        let (sealed, tag) = body.split_at_mut(body_bytes - TAG_BYTES);
+        let place = place.get_mut(..sealed.len());
+        let is_placed = place.is_some();
+        let (is_right, inner) = match place {
+            Some(place) => (self.protection.open_into(header, (sealed, tag), place), &*place),
+            None => (self.protection.open(header, sealed, tag), &*sealed),
+        };
+        if !is_right.ok_or(RecordError::UsedUp)? {
             return Err(RecordError::Tag);
         }
         let end = inner.iter().rposition(|byte| *byte != 0).ok_or(RecordError::NoContentType)?;
         if end > DATA_BYTES_MAX {
             return Err(RecordError::TooLong(end));
         }
-        self.content(inner[end], &inner[..end], HEADER_BYTES + body_bytes)
+        let opened = self.content(inner[end], &inner[..end], HEADER_BYTES + body_bytes)?;
+        Ok((opened, is_placed))
     }
 
     fn content(&mut self, kind: u8, content: &[u8], record_bytes: usize) -> Result<Opened, RecordError> {

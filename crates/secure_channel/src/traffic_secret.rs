@@ -123,4 +123,15 @@ impl Protection {
         let nonce = Nonce::assume_unique_for_key(self.nonces.take()?);
         Some(self.key.open_in_place_separate_tag(nonce, Aad::from(header), tag, data).is_ok())
     }
+
+    /// Opens what is sealed into a place of the same length; the result is as that of `open`.
+    pub(crate) fn open_into(
+        &mut self,
+        header: [u8; HEADER_BYTES],
+        (sealed, tag): (&[u8], &[u8]),
+        place: &mut [u8],
+    ) -> Option<bool> {
+        let nonce = Nonce::assume_unique_for_key(self.nonces.take()?);
+        Some(self.key.open_separate_gather(nonce, Aad::from(header), sealed, tag, place).is_ok())
+    }
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::ops::Range;
 
-use secure_channel::{DirectionState, Opened, Opener, Peer, RecordError, TrafficSecret};
+use secure_channel::{DirectionState, Opened, OpenedInto, Opener, Peer, RecordError, TrafficSecret};
 
 use crate::ring::{Socket, SpanMut};
 
@@ -13,6 +13,8 @@ use crate::ring::{Socket, SpanMut};
 pub enum Piece {
     /// Data.
     Data(Range<usize>),
+    /// This number of bytes of data, which were opened into their place.
+    Placed(usize),
     /// The peer has a new key, and wants one in return.
     AsksForUpdate,
     /// The peer has said that it sends no more.
@@ -71,14 +73,22 @@ impl Inbound {
         Ok(Some(kept + received))
     }
 
-    /// The next piece of what was received, from `at` on, which moves on past its record.
+    /// The next piece of what was received, from `at` on, which moves on past its record. `place` is where the next data goes:
+    /// data is opened into it at once if all of its record fits there. Bytes of the place behind that data are undefined then.
     ///
     /// # Errors
     /// When the record is not one that the peer may send.
-    pub fn next(&mut self, space: &mut [u8], at: &mut usize) -> Result<Piece, RecordError> {
+    pub fn next(&mut self, space: &mut [u8], at: &mut usize, place: &mut [u8]) -> Result<Piece, RecordError> {
         while *at < space.len() {
             let begin = *at;
-            let (record_bytes, piece) = match self.opener.open(&mut space[begin..])? {
+            let opened = match self.opener.open_into(&mut space[begin..], place)? {
+                OpenedInto::Place { record_bytes, data_bytes } => {
+                    *at += record_bytes;
+                    return Ok(Piece::Placed(data_bytes));
+                }
+                OpenedInto::Record(opened) => opened,
+            };
+            let (record_bytes, piece) = match opened {
                 Opened::Incomplete { .. } => {
                     self.begun.extend_from_slice(&space[begin..]);
                     *at = space.len();
@@ -116,5 +126,44 @@ impl Inbound {
         if self.begun.is_empty() {
             self.begun = Vec::new();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secure_channel::{DATA_BYTES_MAX, OVERHEAD_BYTES, RecordLimit, Sealer, Suite};
+
+    use super::*;
+
+    #[test]
+    fn data_is_opened_into_its_place_as_long_as_records_fit_there() {
+        let secret = TrafficSecret::new(Suite::Aes128Gcm, &[7; 32]).unwrap();
+        let mut sealer = Sealer::new(&secret, RecordLimit::default());
+        let mut inbound = Inbound::new(&secret, Peer::Host);
+        let data: Vec<u8> = (0..3 * DATA_BYTES_MAX).map(|at| (at % 251) as u8).collect();
+        let mut space = Vec::new();
+        for data in data.chunks(DATA_BYTES_MAX) {
+            let mut record = vec![0; data.len() + OVERHEAD_BYTES];
+            sealer.seal_from(data, &mut record).unwrap();
+            space.extend(record);
+        }
+        space.extend(sealer.update(true).unwrap());
+        let (mut at, mut placed, mut place) = (0, 0, vec![0; data.len()]);
+        for _ in 0..2 {
+            let piece = inbound.next(&mut space, &mut at, &mut place[placed..]).unwrap();
+            assert_eq!(piece, Piece::Placed(DATA_BYTES_MAX));
+            placed += DATA_BYTES_MAX;
+        }
+        // The last one ends with the place, in which its type has no room.
+        let begin = at;
+        let Piece::Data(range) = inbound.next(&mut space, &mut at, &mut place[placed..]).unwrap() else {
+            panic!("data in its record")
+        };
+        assert_eq!(range.start, begin + secure_channel::HEADER_BYTES);
+        place[placed..].copy_from_slice(&space[range]);
+        assert!(place == data);
+        assert_eq!(inbound.next(&mut space, &mut at, &mut place).unwrap(), Piece::AsksForUpdate);
+        assert_eq!(inbound.next(&mut space, &mut at, &mut place).unwrap(), Piece::Nothing);
+        assert_eq!(at, space.len());
     }
 }

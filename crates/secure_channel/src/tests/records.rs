@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::channel;
 use crate::record::ContentType;
 use crate::{
-    Alert, DATA_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, Opened, Opener, Peer, RECORDS_MAX, RecordError,
-    RecordLimit, SealError, Sealer, Suite, TrafficSecret,
+    Alert, DATA_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, Opened, OpenedInto, Opener, Peer, RECORDS_MAX,
+    RecordError, RecordLimit, SealError, Sealer, Suite, TrafficSecret,
 };
 
 fn sealed(sealer: &mut Sealer, data: &[u8], padding_bytes: usize) -> Vec<u8> {
@@ -88,6 +88,38 @@ proptest! {
         let opened = received(&mut opener, &stream, |turn| steps[turn % steps.len()]);
         prop_assert_eq!(opened, Ok(data));
         prop_assert_eq!(opener.updates(), sealer.updates());
+    }
+
+    #[test]
+    fn a_record_is_opened_into_a_place_that_it_fits_into(
+        suite in suites(),
+        data in prop::collection::vec(any::<u8>(), 1..300),
+        padding_bytes in 0..40_usize,
+        place_bytes in 0..400_usize,
+        flipped in prop::option::of((any::<prop::sample::Index>(), 0..8_u8)),
+    ) {
+        let (mut sealer, mut opener) = channel(suite);
+        let mut record = sealed(&mut sealer, &data, padding_bytes);
+        let record_bytes = record.len();
+        if let Some((at, bit)) = flipped {
+            record[HEADER_BYTES + at.index(record_bytes - HEADER_BYTES)] ^= 1 << bit;
+        }
+        let mut place = vec![0xee; place_bytes];
+        let opened = opener.open_into(&mut record, &mut place);
+        if flipped.is_some() {
+            prop_assert_eq!(opened, Err(RecordError::Tag));
+            prop_assert_eq!(opener.open_into(&mut record, &mut place), Err(RecordError::Tag));
+        } else if data.len() + 1 + padding_bytes <= place_bytes {
+            prop_assert_eq!(opened, Ok(OpenedInto::Place { record_bytes, data_bytes: data.len() }));
+            prop_assert_eq!(&place[..data.len()], &data[..]);
+            prop_assert!(place[data.len() + 1 + padding_bytes..].iter().all(|byte| *byte == 0xee));
+        } else {
+            let range = HEADER_BYTES..HEADER_BYTES + data.len();
+            let expected = OpenedInto::Record(Opened::Data { record_bytes, data: range.clone() });
+            prop_assert_eq!(opened, Ok(expected));
+            prop_assert_eq!(&record[range], &data[..]);
+            prop_assert!(place.iter().all(|byte| *byte == 0xee));
+        }
     }
 
     #[test]
@@ -290,6 +322,35 @@ fn what_is_not_a_sealed_record_is_refused() {
     assert_eq!(long, Err(RecordError::TooLong(DATA_BYTES_MAX + 1)));
     let full = opened(Peer::Host, 23, &[1; DATA_BYTES_MAX]);
     assert!(matches!(full, Ok(Opened::Data { data, .. }) if data.len() == DATA_BYTES_MAX));
+}
+
+#[test]
+fn what_is_not_data_means_the_same_in_a_place() {
+    let (mut sealer, mut opener) = channel(Suite::Aes128Gcm);
+    let mut place = [0; 1 << 10];
+    let mut next = |record: &mut [u8]| opener.open_into(record, &mut place);
+    let mut update = sealer.update(true).unwrap();
+    let record_bytes = update.len();
+    let expected = Opened::KeyUpdate { record_bytes, asks_back: true };
+    assert_eq!(next(&mut update), Ok(OpenedInto::Record(expected)));
+    let mut padding = sealed(&mut sealer, b"", 9);
+    let record_bytes = padding.len();
+    assert_eq!(next(&mut padding), Ok(OpenedInto::Record(Opened::Nothing { record_bytes })));
+    let mut data = sealed(&mut sealer, b"data", 0);
+    let (record_bytes, data_bytes) = (data.len(), 4);
+    assert_eq!(
+        next(&mut data[..9]),
+        Ok(OpenedInto::Record(Opened::Incomplete { missing_bytes: record_bytes - 9 }))
+    );
+    assert_eq!(next(&mut data), Ok(OpenedInto::Place { record_bytes, data_bytes }));
+    let closed = Ok(OpenedInto::Record(Opened::Closed));
+    assert_eq!(next(&mut sealer.alert(Alert::CLOSE_NOTIFY).unwrap()), closed);
+    assert_eq!(next(&mut [0xff; 100]), closed);
+    // More data than a record may have, in a place that has room for it.
+    let (mut sealer, mut opener) = channel(Suite::Aes128Gcm);
+    let mut long = forged(&mut sealer, 23, &[1; DATA_BYTES_MAX + 1]);
+    let opened = opener.open_into(&mut long, &mut vec![0; 2 * DATA_BYTES_MAX]);
+    assert_eq!(opened, Err(RecordError::TooLong(DATA_BYTES_MAX + 1)));
 }
 
 #[test]

@@ -234,12 +234,31 @@ impl Queue {
         Ok(Ok(if is_all { Received::Short } else { Received::Full }))
     }
 
+    /// The next bytes of a data PDU were opened into their buffer.
+    fn data_placed(&mut self, length: usize) {
+        let Some(incoming) = &mut self.incoming else { return };
+        let buffer = self.slots.get(incoming.slot).buffer.as_deref().unwrap_or_default();
+        let end = incoming.next + length;
+        self.receiver.data_received(buffer.get(incoming.next..end).unwrap_or_default());
+        incoming.next = end;
+    }
+
     /// Opens what has come; false when the controller has said that this was all.
     fn open_records(&mut self, space: &mut [u8]) -> Result<bool, Box<Fault>> {
         let mut at = 0;
         while let Some(secure) = &mut self.secure {
-            match secure.inbound.next(space, &mut at).map_err(|error| Box::new(Fault::Record(error)))? {
+            let place = match &self.incoming {
+                // Behind padding in front of the data, if there is some.
+                Some(incoming) if self.receiver.data_left() > 0 => {
+                    let buffer = self.slots.get_mut(incoming.slot).buffer.as_deref_mut().unwrap_or_default();
+                    buffer.get_mut(incoming.next..incoming.end).unwrap_or_default()
+                }
+                _ => &mut [],
+            };
+            let piece = secure.inbound.next(space, &mut at, place);
+            match piece.map_err(|error| Box::new(Fault::Record(error)))? {
                 Piece::Data(data) => self.process(&space[data])?,
+                Piece::Placed(length) => self.data_placed(length),
                 Piece::AsksForUpdate => secure.outbound.update(false),
                 Piece::End => return Ok(false),
                 Piece::Nothing => break,

@@ -48,17 +48,7 @@ impl<H: MemoryHolder> Queue<H> {
         if let Some(received) = self.receive_in_place(left, scratch)? {
             return Ok(received);
         }
-        let target = match &mut self.receiving {
-            Receiving::Transfer { slot, at } if left > 0 => {
-                let requested = self.requested.get_mut(usize::from(*slot)).and_then(Option::as_mut);
-                requested.map(|requested| &mut requested.buffer[*at..*at + left])
-            }
-            Receiving::Capsule { buffer, skip: 0, at, .. } if left > 0 && left <= buffer.len() - *at => {
-                Some(&mut buffer[*at..*at + left])
-            }
-            _ => None,
-        };
-        let (direct, result) = match target {
+        let (direct, result) = match destination(&mut self.receiving, &mut self.requested, left) {
             Some(target) => (left, self.socket.receive(&mut [SpanMut::new(target), SpanMut::new(scratch)])),
             None => (0, self.socket.receive(&mut [SpanMut::new(scratch)])),
         };
@@ -166,7 +156,7 @@ impl<H> Queue<H> {
     }
 
     /// Records payload that was received where it belongs.
-    fn take_direct(&mut self, length: usize) {
+    pub(super) fn take_direct(&mut self, length: usize) {
         if length == 0 {
             return;
         }
@@ -303,6 +293,24 @@ impl<H> Queue<H> {
                 Some(Incoming::Data { slot, buffer, is_intact })
             }
         }
+    }
+}
+
+/// Room for the `left` bytes of the present PDU's data that have not come, in the buffer that they all go to.
+pub(super) fn destination<'a, H>(
+    receiving: &'a mut Receiving,
+    requested: &'a mut [Option<Requested<H>>],
+    left: usize,
+) -> Option<&'a mut [u8]> {
+    match receiving {
+        Receiving::Transfer { slot, at } if left > 0 => {
+            let requested = requested.get_mut(usize::from(*slot)).and_then(Option::as_mut);
+            requested.map(|requested| &mut requested.buffer[*at..*at + left])
+        }
+        Receiving::Capsule { buffer, skip: 0, at, .. } if left > 0 && left <= buffer.len() - *at => {
+            Some(&mut buffer[*at..*at + left])
+        }
+        _ => None,
     }
 }
 

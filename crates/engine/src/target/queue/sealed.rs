@@ -9,7 +9,7 @@ use nvme::tcp::Chunk;
 use secure_channel::SealError;
 
 use super::disconnect::Disconnect;
-use super::receive::Received;
+use super::receive::{Received, destination};
 use super::send::piece;
 use super::tcp_queue::{Payload, Queue, ZEROES};
 use crate::backend::MemoryHolder;
@@ -53,21 +53,24 @@ impl<H> Queue<H> {
     }
 
     /// Range of the next data in the received bytes from `at` on, and advances `at`. `None` when
-    /// all of it was consumed.
+    /// all of it was consumed. Payload of which more is to come is opened into its buffer.
     pub(crate) fn open(
         &mut self,
         space: &mut [u8],
         at: &mut usize,
     ) -> Result<Option<Range<usize>>, Disconnect> {
-        let Some(secure) = &mut self.secure else { return Ok(None) };
-        loop {
-            match secure.inbound.next(space, at)? {
+        while let Some(secure) = &mut self.secure {
+            let left = self.receiver.data_left();
+            let place = destination(&mut self.receiving, &mut self.requested, left).unwrap_or_default();
+            match secure.inbound.next(space, at, place)? {
                 Piece::Data(data) => return Ok(Some(data)),
+                Piece::Placed(length) => self.take_direct(length),
                 Piece::AsksForUpdate => secure.outbound.update(false),
                 Piece::End => return Err(Disconnect::Gone),
                 Piece::Nothing => return Ok(None),
             }
         }
+        Ok(None)
     }
 }
 
