@@ -146,8 +146,13 @@ impl Client {
     fn open_records(&mut self, space: &mut [u8], storage: &mut Storage) {
         let mut at = 0;
         while let Some(secure) = &mut self.secure {
-            match secure.inbound.next(space, &mut at) {
+            let place = match &mut self.incoming {
+                Incoming::Data { buffer: Some(buffer), filled, .. } => &mut buffer[*filled..],
+                _ => &mut [],
+            };
+            match secure.inbound.next(space, &mut at, place) {
                 Ok(Piece::Data(data)) => self.deliver(&space[data]),
+                Ok(Piece::Placed(length)) => self.placed(length),
                 Ok(Piece::AsksForUpdate) => secure.outbound.update(false),
                 Ok(Piece::End) => return self.end(storage),
                 Ok(Piece::Nothing) => return,
@@ -157,6 +162,13 @@ impl Client {
                     return self.end(storage);
                 }
             }
+        }
+    }
+
+    /// Counts data of a write that was opened into its buffer.
+    fn placed(&mut self, length: usize) {
+        if let Incoming::Data { filled, .. } = &mut self.incoming {
+            *filled += length;
         }
     }
 

@@ -95,7 +95,8 @@ impl Queue {
             attributes: Connect::DISABLE_FLOW_CONTROL,
             keep_alive_ms: 0,
         };
-        let data = ConnectData::new([7; 16], controller_id, subsystem, host);
+        // Each name has an identifier of its own.
+        let data = ConnectData::new([host.len() as u8; 16], controller_id, subsystem, host);
         queue.controller_id = queue.run(connect.encode(), data.as_bytes()) as u16;
         queue
     }

@@ -142,7 +142,7 @@ fn tls_takes_as_many_queues_as_sealing_takes_processors() {
     case.paths.push(case.paths[0].clone());
     assert_eq!(tls(&case).unwrap().value, "4");
     case.paths.iter_mut().for_each(|path| path.interface = "none".to_owned());
-    assert!(tls(&case).unwrap().value.contains("not known"));
+    assert!(tls(&case).unwrap().value.contains("unknown"));
 }
 
 #[test]
