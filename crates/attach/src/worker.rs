@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use engine::limits::RECEIVE_LENGTH;
+use engine::ring::channel::{Receiver, Sender};
 use engine::ring::{Event, Moment, Ring, Socket};
 use nbd::{Export, Tls};
 
@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::disk::Disk;
 use crate::extents::{ExtentJob, Extents};
 use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_HANDSHAKE_MS, END_TIMEOUT_MS};
-use crate::listener::Listener;
+use crate::machine::{Listener, party_of};
 use crate::ready_list::ReadyList;
 use crate::server::Tally;
 use crate::storage::Storage;
@@ -339,7 +339,7 @@ impl Worker {
 
     /// Puts a client into its slot, as one of its party.
     pub(crate) fn seat(&mut self, slot: usize, mut client: Client) {
-        let party = client.socket.as_ref().map_or(Party::Unknown, Party::of);
+        let party = client.socket.as_ref().map_or(Party::Unknown, party_of);
         client.party = Some(self.storage.budget.join(party));
         self.clients[slot] = Some(client);
     }
