@@ -380,12 +380,16 @@ impl Worker {
         if !self.stopping.load(Ordering::Acquire) {
             return false;
         }
-        if self.end_at.is_none() {
-            self.begin_to_end();
-        }
-        // Clients of the first thread that it gave away just before the end.
+        // Clients of the first thread that it gave away just before the end, and the word to serve.
         while let Ok(command) = self.commands.try_recv() {
             self.execute(command);
+        }
+        // Clients that it touches no longer, or not yet, are those of another process.
+        if matches!(self.course, Course::Rests | Course::Leaves) {
+            return true;
+        }
+        if self.end_at.is_none() {
+            self.begin_to_end();
         }
         let now = self.ring.now();
         if self.refuses_until.is_some_and(|until| now >= until) {
