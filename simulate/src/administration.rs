@@ -9,9 +9,9 @@ use engine::simulation::{self, sleep};
 use engine::target::{FabricConfig, NamespaceConfig};
 use gateway::Membership;
 
+use crate::fault::Fault;
 use crate::gateway_plan::{DRAINED_FOR_SURE_MS, GroupChange, POOL, SPARE};
 use crate::group_check;
-use crate::plan::Fault;
 use crate::scene::Scene;
 use crate::write_hold;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::initiator::{
-    CommandQueues, Completion, ConnectOptions, Data, Ended, HostIdentity, PathOptions, PathQueues, Paths,
-    Request,
+    CommandQueues, Completion, ConnectOptions, Data, Ended, HostIdentity, InitiatorError, PathOptions,
+    PathQueues, Paths, Request,
 };
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::{Buffer, Event, Moment, Ring, RingOptions};
@@ -20,8 +20,8 @@ use crate::block_layer::{self, Change, Work};
 use crate::controller_files::ControllerStore;
 use crate::disk_node::DiskNode;
 use crate::disk_plan::DiskPlan;
+use crate::fault::Fate;
 use crate::history::WriteEnd;
-use crate::plan::Fate;
 use crate::scene::{Scene, address};
 use crate::target::NQN;
 use crate::{host, secrets};
@@ -31,7 +31,7 @@ pub(crate) const PROCESS: &str = "attach";
 /// Number of the host it is.
 const NUMBER: usize = 0x2ff;
 /// Time after which the process is started again when it could not connect.
-const AGAIN: Duration = Duration::from_millis(300);
+pub(crate) const AGAIN: Duration = Duration::from_millis(300);
 /// Interval at which it checks if another process still has the disk.
 const PLACE_INTERVAL: Duration = Duration::from_millis(2);
 /// Interval at which a thread checks if it is to end.
@@ -93,7 +93,12 @@ pub(crate) fn live(scene: &Rc<Scene>, life: u64) {
     while node.queues_done.get() < node.plan.queues {
         sleep(LOOK_INTERVAL);
     }
-    leave(node, &paths, life);
+    end(scene, node, &paths, life);
+}
+
+/// Ends the last process in order, with all records.
+pub(crate) fn end(scene: &Scene, node: &DiskNode, paths: &Paths, life: u64) {
+    leave(node, paths, life);
     if node.folder.count() > 0 {
         // The controllers that it had lost itself may not have come to rest before it ended.
         leave(node, &connect(scene, node, life).0, life);
@@ -105,24 +110,33 @@ pub(crate) fn live(scene: &Rc<Scene>, life: u64) {
     scene.visitors_left.set(scene.visitors_left.get() - 1);
 }
 
-fn connect(scene: &Scene, node: &DiskNode, life: u64) -> (Arc<Paths>, Arc<ControllerStore>) {
+/// Connects a process, as often as it takes.
+pub(crate) fn connect(scene: &Scene, node: &DiskNode, life: u64) -> (Arc<Paths>, Arc<ControllerStore>) {
     loop {
         // A process that could not connect is another one from then on.
-        let controller_store =
-            node.folder.controller_store(life, node.plan.keep_alive_ms, node.plan.has_resets);
-        let predecessors = controller_store.predecessors();
-        node.count("predecessors found", predecessors.len());
-        let options = PathOptions {
-            predecessors,
-            record_store: Some(controller_store.clone()),
-            ..options(scene, &node.plan)
-        };
-        match Paths::connect(options) {
-            Ok(paths) => return (Arc::new(paths), controller_store),
+        match connect_once(scene, node, life) {
+            Ok(connected) => return connected,
             Err(error) => simulation::say(|| format!("no disk: {error}")),
         }
         sleep(AGAIN);
     }
+}
+
+/// Connects a process, which keeps record of its controllers.
+pub(crate) fn connect_once(
+    scene: &Scene,
+    node: &DiskNode,
+    life: u64,
+) -> Result<(Arc<Paths>, Arc<ControllerStore>), InitiatorError> {
+    let controller_store = node.folder.controller_store(life, node.plan.keep_alive_ms, node.plan.has_resets);
+    let predecessors = controller_store.predecessors();
+    node.count("predecessors found", predecessors.len());
+    let options = PathOptions {
+        predecessors,
+        record_store: Some(controller_store.clone()),
+        ..options(scene, &node.plan)
+    };
+    Ok((Arc::new(Paths::connect(options)?), controller_store))
 }
 
 /// Ends in order, when all paths are there and nothing of killed processes is left.
@@ -155,7 +169,7 @@ fn serve(scene: &Rc<Scene>, life: u64, number: u16, paths: &Arc<Paths>) {
     while !node.users_are_done() {
         if number == 0 {
             thread.look_at_hold(paths);
-            thread.check_records(paths);
+            check_records(node, life, paths);
         }
         thread.round();
     }
@@ -194,20 +208,6 @@ impl Thread<'_> {
                 self.node.count(what, 1);
             }
             _ => {}
-        }
-    }
-
-    /// A path takes no command before its controller is written down.
-    fn check_records(&self, paths: &Paths) {
-        for path in paths.status() {
-            if let Some(id) = path.cntlid
-                && !self.node.folder.holds(self.life, path.address, id)
-            {
-                let address = path.address;
-                simulation::fail(format!(
-                    "the path to {address} is used, and its controller {id} is not recorded"
-                ));
-            }
         }
     }
 
@@ -281,37 +281,62 @@ impl Thread<'_> {
         simulation::say(|| format!("the disk's queue {} ends {user}: {status}", self.number));
         simulation::note(user << 16 | u64::from(status.bits()));
         let request = self.node.layer.borrow_mut().answer(self.number, user as usize, self.life);
-        let Some(block_layer::Request { work, start, count, .. }) = request else { return };
-        self.scene.coverage.borrow_mut().ending(name(&work), status);
-        if !status.is_success() && !self.scene.plan.lets_commands_fail() {
-            return simulation::fail(format!("the disk's {work:?} failed: {status}"));
-        }
-        let mut history = self.scene.history.borrow_mut();
-        match work {
-            Work::Read { look } if status.is_success() => match data {
-                Some(data) if data.len() as u64 == count * self.scene.plan.block_size as u64 => {
-                    history.end_read(start, &look, &data);
-                }
-                _ => simulation::fail("a read of the disk brought less than it should"),
-            },
-            Work::Write { name, durable, .. } => {
-                history.end_write((start, count), name, durable, WriteEnd::Answered(status));
-                self.check_hold(name, status);
-            }
-            Work::Flush { name, era } if status.is_success() => history.end_flush(name, era),
-            _ => {}
-        }
+        let Some(request) = request else { return };
+        ended(self.scene, self.node, request, (status, data.as_deref()));
     }
+}
 
-    /// A process that cannot read what a killed one has written down writes nothing for the longest time.
-    fn check_hold(&self, name: u64, status: Status) {
-        let until = self.node.held_until.get();
-        if status.is_success() && simulation::now() < until {
+/// A path takes no command before its controller is written down.
+pub(crate) fn check_records(node: &DiskNode, life: u64, paths: &Paths) {
+    for path in paths.status() {
+        if let Some(id) = path.cntlid
+            && !node.folder.holds(life, path.address, id)
+        {
+            let address = path.address;
             simulation::fail(format!(
-                "write {name} did not wait until {:.6} s, although it is not known which controllers a killed process had",
-                until.0 as f64 / 1e9
+                "the path to {address} is used, and its controller {id} is not recorded"
             ));
         }
+    }
+}
+
+/// A request has ended, with the data of a read.
+pub(crate) fn ended(
+    scene: &Scene,
+    node: &DiskNode,
+    request: block_layer::Request,
+    (status, data): (Status, Option<&[u8]>),
+) {
+    let block_layer::Request { work, start, count, .. } = request;
+    scene.coverage.borrow_mut().ending(name(&work), status);
+    if !status.is_success() && !scene.plan.lets_commands_fail() {
+        return simulation::fail(format!("the disk's {work:?} failed: {status}"));
+    }
+    let mut history = scene.history.borrow_mut();
+    match work {
+        Work::Read { look } if status.is_success() => match data {
+            Some(data) if data.len() as u64 == count * scene.plan.block_size as u64 => {
+                history.end_read(start, &look, data);
+            }
+            _ => simulation::fail("a read of the disk brought less than it should"),
+        },
+        Work::Write { name, durable, .. } => {
+            history.end_write((start, count), name, durable, WriteEnd::Answered(status));
+            check_hold(node, name, status);
+        }
+        Work::Flush { name, era } if status.is_success() => history.end_flush(name, era),
+        _ => {}
+    }
+}
+
+/// A process that cannot read what a killed one has written down writes nothing for the longest time.
+fn check_hold(node: &DiskNode, name: u64, status: Status) {
+    let until = node.held_until.get();
+    if status.is_success() && simulation::now() < until {
+        simulation::fail(format!(
+            "write {name} did not wait until {:.6} s, although it is not known which controllers a killed process had",
+            until.0 as f64 / 1e9
+        ));
     }
 }
 

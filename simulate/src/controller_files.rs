@@ -12,7 +12,7 @@ use engine::initiator::{
 };
 use engine::simulation::{self, sleep};
 
-use crate::plan::Fate;
+use crate::fault::Fate;
 
 /// The most controllers of a process: so few that one which is lost again and again has to wait.
 const OWN_MAX: usize = 12;

@@ -13,7 +13,7 @@ use crate::controller_files::Folder;
 use crate::coverage::Coverage;
 use crate::disk_plan::DiskPlan;
 use crate::disk_users;
-use crate::plan::{Cut, Fate, Fault};
+use crate::fault::{Cut, Fate, Fault};
 use crate::scene::{Scene, address};
 
 /// The longest that a process was started before its predecessor was killed.

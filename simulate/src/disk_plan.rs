@@ -5,7 +5,8 @@ use engine::initiator::IoPolicy;
 use engine::simulation::Random;
 use nvme::tcp::Digests;
 
-use crate::plan::{Cut, Fate, Fault, Mishap, Plan};
+use crate::fault::{Cut, Fate, Fault};
+use crate::plan::{Mishap, Plan};
 
 /// The number of scenes in a thousand with a disk, among those without a reservation.
 const SHARE: u64 = 180;

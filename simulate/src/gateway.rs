@@ -12,8 +12,9 @@ use uuid::Uuid;
 use gateway::{GroupSpec, Member, Membership};
 
 use crate::administration::{self, image_backend};
+use crate::fault::Fault;
 use crate::gateway_plan::{ClusterFault, GROUP, GatewayPlan, POOL, SPARE, image};
-use crate::plan::{Fault, Mishap};
+use crate::plan::Mishap;
 use crate::scene::Scene;
 use crate::takeover_phase::Phase;
 use crate::upgrade::State;

@@ -2,7 +2,8 @@
 
 use engine::simulation::Random;
 
-use crate::plan::{Fault, Mishap, Plan};
+use crate::fault::Fault;
+use crate::plan::{Mishap, Plan};
 use crate::takeover_phase::Phase;
 use crate::upgrade_plan::{Trouble, Version};
 

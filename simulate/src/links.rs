@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::simulation::{self, Direction, sleep};
 
-use crate::plan::Fault;
+use crate::fault::Fault;
 use crate::scene::{Scene, address};
 
 impl Scene {

@@ -11,6 +11,7 @@ mod coverage;
 mod disk_node;
 mod disk_plan;
 mod disk_users;
+mod fault;
 mod gateway;
 mod gateway_plan;
 mod gateway_succession;
@@ -19,6 +20,7 @@ mod history;
 mod host;
 #[cfg(test)]
 mod idle;
+mod judge;
 mod leaver;
 mod links;
 mod plan;

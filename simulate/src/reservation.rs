@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::ring::Moment;
 use engine::simulation::{self, Random, disk::Effect};
 
-use crate::plan::{Fault, Mishap, Plan};
+use crate::fault::Fault;
+use crate::plan::{Mishap, Plan};
 
 /// Scenes of a thousand with gateways and several hosts in which the volume is reserved.
 const RESERVED_SHARE: u64 = 400;

@@ -7,23 +7,23 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::observation::Observation;
 use engine::ring::Moment;
 use engine::simulation::disk;
-use engine::simulation::{self, Direction, Judge, MachineId, Options, Outcome, ProcessId, sleep};
+use engine::simulation::{self, Direction, MachineId, Options, Outcome, ProcessId, sleep};
 use engine::target::{AnaGroupConfig, FabricConfig, GroupState};
 
 use crate::administration::AdminCommand;
 use crate::coverage::Coverage;
 use crate::disk_node::DiskNode;
+use crate::fault::Fault;
 use crate::group_check::Stage;
 use crate::history::History;
 use crate::host;
-use crate::plan::{Fault, Mishap, Plan};
+use crate::plan::{Mishap, Plan};
 use crate::reservation::Reservation;
 use crate::upgrade::Upgrade;
 use crate::write_hold::WriteHolds;
-use crate::{administration, gateway, group_check, leaver, sites, target, tenants, trace, visitor};
+use crate::{administration, gateway, judge, leaver, sites, target, tenants, trace, visitor};
 
 /// Path of the targets' volume.
 pub(crate) const VOLUME: &str = "/volume";
@@ -34,10 +34,6 @@ const PATIENCE: Duration = Duration::from_secs(200);
 /// Limit on the time in which a target ends, as service managers have it: a gateway's cluster may
 /// be silent.
 const END: Duration = Duration::from_secs(90);
-/// Turns that a thread which minds a path may have: to begin with, and for each second, in which it may try to connect
-/// twenty times.
-const TURNS_AT_FIRST: u64 = 1_500;
-const TURNS_PER_S: u64 = 400;
 
 /// Target, with the state that the director and its processes share.
 pub(crate) struct TargetNode {
@@ -139,53 +135,15 @@ pub(crate) fn volume() -> PathBuf {
 /// Plays a plan.
 pub(crate) fn play(plan: &Plan, coverage: &Rc<RefCell<Coverage>>, traces: bool) -> Outcome {
     let (plan, coverage) = (plan.clone(), coverage.clone());
-    let judge: Judge = match () {
-        () if plan.is_calm() => judge_in_calm,
-        () if plan.damages() => judge,
-        () => judge_without_damage,
-    };
-    let options = Options { seed: plan.seed, limit: LIMIT, traces, judge: Some(judge) };
+    let options = Options { seed: plan.seed, limit: LIMIT, traces, judge: Some(judge::of(&plan)) };
     let mut outcome =
         trace::with(traces, || simulation::run(options, move || Scene::new(plan, coverage).direct()));
     if outcome.failure.is_none()
-        && let Some((name, turns)) = restless(&outcome)
+        && let Some((name, turns)) = judge::restless(&outcome)
     {
         outcome.failure = Some(format!("{name} does not rest: it had {turns} turns in {:?}", outcome.time));
     }
     outcome
-}
-
-/// Both ends are ours: neither may have anything to say against the other.
-fn judge(_: &str, observation: Observation) -> Option<&'static str> {
-    if let Observation::PeerRests { controller_id, random_number } = observation {
-        return group_check::judge_rest(controller_id, random_number);
-    }
-    (observation == Observation::ProtocolViolation).then_some("an end broke the protocol")
-}
-
-/// The same for a scene in which no byte is changed on its way.
-fn judge_without_damage(who: &str, observation: Observation) -> Option<&'static str> {
-    let is_broken = observation == Observation::ChannelBroken;
-    is_broken.then_some("a secure channel broke for no reason").or_else(|| judge(who, observation))
-}
-
-/// The same for a scene without mishaps: no connection is lost except those of a leaver in the middle of its work.
-fn judge_in_calm(who: &str, observation: Observation) -> Option<&'static str> {
-    let is_lost = observation == Observation::ConnectionLost && !who.starts_with(leaver::PROCESS);
-    is_lost
-        .then_some("a connection was lost for no reason")
-        .or_else(|| judge_without_damage(who, observation))
-}
-
-/// A thread that only minds a path, and had far more turns than that takes.
-fn restless(outcome: &Outcome) -> Option<&(String, u64)> {
-    let most = TURNS_AT_FIRST + outcome.time.as_secs() * TURNS_PER_S;
-    // A leaver asks for its controller's status over and over.
-    let minds = |name: &str| {
-        !name.starts_with(leaver::PROCESS)
-            && ["/admin", "/path-", "/quiesce"].iter().any(|part| name.contains(part))
-    };
-    outcome.turns.iter().find(|(name, turns)| minds(name) && *turns > most)
 }
 
 impl Scene {

@@ -9,9 +9,10 @@ use std::time::Duration;
 use engine::simulation::{self, Random, sleep};
 
 use crate::administration::is_there;
+use crate::fault::Fault;
 use crate::gateway_plan::{GatewayPlan, GroupChange, as_planned};
 use crate::group_check::{self, EPOCH};
-use crate::plan::{Fault, Plan};
+use crate::plan::Plan;
 use crate::scene::Scene;
 
 /// Interval of looks, and those in a row in which a group may be at another site: a return takes 4 s, a fence 10 s.

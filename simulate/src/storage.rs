@@ -7,7 +7,8 @@ use std::time::Duration;
 use engine::simulation::disk::{self, Mood};
 use engine::simulation::{self, sleep};
 
-use crate::plan::{Fault, Mishap};
+use crate::fault::Fault;
+use crate::plan::Mishap;
 use crate::scene::{Scene, TargetNode, VOLUME};
 use crate::target;
 

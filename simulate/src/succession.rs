@@ -10,7 +10,7 @@ use engine::hand_over::{Channel as _, Greeting, HandOverError, NotOffered, OldPr
 use engine::ring::{Hold, Moment, tcp};
 use engine::simulation::{self, ProcessId, disk, sleep};
 use engine::target::Target;
-use engine::target::hand_over::{Offer, Releases, Word};
+use engine::target::hand_over::{Offer, Releases, TargetProtocol, Word};
 use gateway::Membership;
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ pub(crate) const DEATH: Duration = Duration::from_secs(3);
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The other process, whether it lives.
-struct OtherProcess(ProcessId);
+pub(crate) struct OtherProcess(pub(crate) ProcessId);
 
 impl Process for OtherProcess {
     fn has_died(&self, time: Duration) -> bool {
@@ -53,7 +53,12 @@ pub(crate) struct WatchedProcess {
 
 impl WatchedProcess {
     pub(crate) fn of(process: ProcessId, opened: &Opened) -> Self {
-        Self { process: OtherProcess(process), has_resumed: opened.has_resumed.clone() }
+        Self::marked_by(process, opened.has_resumed.clone())
+    }
+
+    /// Process that marks a void state so.
+    pub(crate) fn marked_by(process: ProcessId, has_resumed: Rc<Cell<bool>>) -> Self {
+        Self { process: OtherProcess(process), has_resumed }
     }
 }
 
@@ -98,7 +103,7 @@ pub(crate) fn leave_target(
     upgrade: &Upgrade,
     channel: &UpgradeChannel,
 ) -> Result<bool, HandOverError> {
-    let Greeting::Comes { knows, .. } = Greeting::hear(channel)? else { return Ok(false) };
+    let Greeting::Comes { knows, .. } = Greeting::hear::<TargetProtocol>(channel)? else { return Ok(false) };
     or_refuse(channel, target.obstacles())?;
     hand_over(target, (upgrade, channel), &knows, (Value::Null, &mut ()))
 }
@@ -110,7 +115,7 @@ pub(crate) fn leave_gateway(
     upgrade: &Upgrade,
     channel: &UpgradeChannel,
 ) -> Result<bool, HandOverError> {
-    let Greeting::Comes { knows, .. } = Greeting::hear(channel)? else { return Ok(false) };
+    let Greeting::Comes { knows, .. } = Greeting::hear::<TargetProtocol>(channel)? else { return Ok(false) };
     or_refuse(channel, [target.obstacles(), membership.obstacles()].concat())?;
     let mut old_gateway = match OldGateway::new(target, membership) {
         Ok(old_gateway) => old_gateway,

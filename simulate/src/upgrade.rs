@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use engine::hand_over::{Protocol, Word};
 use engine::simulation::channel::{Receiver, Sender, channel};
 use engine::simulation::{self, ProcessId, sleep};
-use engine::target::hand_over::Word;
+use engine::target::hand_over::TargetProtocol;
 
+use crate::coverage::Coverage;
 use crate::scene::{Scene, TargetNode};
 use crate::upgrade_channel::{self, UpgradeChannel};
 use crate::upgrade_plan::{Side, Trouble, When};
@@ -20,6 +22,21 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// Interval at which a step waits for a trouble to strike.
 const STEP_INTERVAL: Duration = Duration::from_micros(50);
+
+/// Hand-over that is played.
+pub(crate) trait Played: Protocol {
+    /// Controllers that are handed over, with the number of their queues.
+    fn handed(_state: &Self::State) -> Vec<(u16, usize)> {
+        Vec::new()
+    }
+}
+
+impl Played for TargetProtocol {
+    fn handed(state: &Self::State) -> Vec<(u16, usize)> {
+        let queues = |id| state.target.queues.iter().filter(|queue| queue.controller_id == id).count();
+        state.target.controllers.iter().map(|controller| (controller.id, queues(controller.id))).collect()
+    }
+}
 
 /// State of a process in an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +78,7 @@ pub(crate) struct Upgrade {
 }
 
 impl Upgrade {
-    fn new(trouble: Trouble, is_calm: bool, old: ProcessId) -> (Rc<Self>, Receiver<()>) {
+    pub(crate) fn new(trouble: Trouble, is_calm: bool, old: ProcessId) -> (Rc<Self>, Receiver<()>) {
         let (strikes, struck) = channel();
         let upgrade = Rc::new(Self {
             trouble,
@@ -107,24 +124,18 @@ impl Upgrade {
         self.has_hung_up.get()
     }
 
-    pub(crate) fn has_said(&self, side: Side, word: &Word) {
+    pub(crate) fn has_said<P: Played>(&self, side: Side, word: &Word<P>) {
         match word {
-            Word::State(state) => {
-                let queues =
-                    |id| state.target.queues.iter().filter(|queue| queue.controller_id == id).count();
-                let all = state.target.controllers.iter();
-                *self.handed.borrow_mut() =
-                    all.map(|controller| (controller.id, queues(controller.id))).collect();
-            }
+            Word::State(state) => *self.handed.borrow_mut() = P::handed(state),
             Word::Taken(failed) if self.is_calm && !failed.is_empty() => {
-                simulation::fail(format!("queues are not taken over: {failed:?}"));
+                simulation::fail(format!("{failed:?} are not taken over"));
             }
             Word::Go if side == Side::Old => self.old_state.set(State::HasGone),
             _ => {}
         }
     }
 
-    pub(crate) fn has_heard(&self, side: Side, word: &Word) {
+    pub(crate) fn has_heard<P: Protocol>(&self, side: Side, word: &Word<P>) {
         simulation::say(|| format!("{side:?} process has heard {}", upgrade_channel::name(word)));
         if side == Side::New && matches!(word, Word::Refused(_)) {
             self.was_refused.set(true);
@@ -155,11 +166,11 @@ impl Upgrade {
         self.old_state.get()
     }
 
-    fn old_serves(&self) -> bool {
+    pub(crate) fn old_serves(&self) -> bool {
         matches!(self.old_state.get(), State::Open | State::Serves) && !simulation::has_died(self.old)
     }
 
-    fn new_serves(&self) -> bool {
+    pub(crate) fn new_serves(&self) -> bool {
         let has_died = self.new.get().is_none_or(simulation::has_died);
         matches!(self.new_state.get(), State::Serves | State::ServesAnew) && !has_died
     }
@@ -176,6 +187,105 @@ impl Upgrade {
         let handed = &*self.handed.borrow();
         if self.old_state.get() == State::HasGone && !handed.iter().all(is_there) {
             simulation::fail(format!("{handed:?} were handed over, and {now:?} are there"));
+        }
+    }
+
+    /// Waits until it is known which of the two serves, and has the trouble `strike` in its time.
+    pub(crate) fn settle(&self, struck: &Receiver<()>, mut strike: impl FnMut()) {
+        let began = simulation::now();
+        let due = match self.trouble.when() {
+            Some(When::Micros(micros)) => Some(began.after(Duration::from_micros(micros))),
+            _ => None,
+        };
+        while !self.is_settled() {
+            let now = simulation::now();
+            if now > began.after(PATIENCE) {
+                return simulation::fail("an upgrade does not come to its end");
+            }
+            let is_open = due.filter(|_| !self.has_struck.get());
+            let wait = is_open.map_or(LOOK_INTERVAL, |due| LOOK_INTERVAL.min(due.since(now)));
+            let is_asked = struck.recv_timeout(wait).is_ok();
+            if is_asked || is_open.is_some_and(|due| simulation::now() >= due) {
+                strike();
+            }
+        }
+    }
+
+    /// Strikes with a trouble of one process, for this time. `killed` is called when one has been killed.
+    pub(crate) fn strike(&self, time: Duration, killed: impl FnOnce(Side)) {
+        let of = |side| match side {
+            Side::Old => self.old,
+            Side::New => self.new.get().unwrap_or(self.old),
+        };
+        match self.trouble {
+            Trouble::Kill { side, .. } => {
+                simulation::kill(of(side));
+                killed(side);
+                self.lets_go();
+                self.has_struck.set(true);
+            }
+            Trouble::Pause { side, .. } => {
+                simulation::pause(of(side), true);
+                self.has_struck.set(true);
+                sleep(time);
+                simulation::pause(of(side), false);
+            }
+            Trouble::Starve { side, .. } => {
+                simulation::starve(of(side), true);
+                self.has_struck.set(true);
+                sleep(time);
+                simulation::starve(of(side), false);
+            }
+            _ => self.has_struck.set(true),
+        }
+    }
+
+    /// Records what strikes at which step.
+    pub(crate) fn cover(&self, coverage: &mut Coverage) {
+        let (at, word) = self.last.get();
+        simulation::say(|| format!("{} {at} {word}", self.trouble.name()));
+        coverage.upgrade(self.trouble.name(), at, word);
+    }
+
+    /// Drops the old process' end of the channel if that process has died before it took it.
+    pub(crate) fn lets_go(&self) {
+        if simulation::has_died(self.old) {
+            self.channel.replace(None);
+        }
+    }
+
+    /// Sets the new process.
+    pub(crate) fn is_new(&self, new: ProcessId) {
+        self.new.set(Some(new));
+    }
+
+    /// Outcome, for tables.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match (self.old_serves(), self.new_state.get()) {
+            (true, _) => "the old one serves",
+            (_, State::Serves) if self.new_serves() => "the new one serves",
+            (_, State::ServesAnew) if self.new_serves() => "the new one serves without controllers",
+            _ => "both are gone",
+        }
+    }
+
+    /// True if both processes are gone although no more than one was ended.
+    pub(crate) fn was_left_alone(&self) -> bool {
+        match self.trouble {
+            Trouble::PowerOff { .. } => false,
+            Trouble::Kill { side: Side::Old, .. } => self.new_state.get() != State::Ends { is_alone: false },
+            // The old one has ended since the new one served.
+            Trouble::Kill { side: Side::New, .. } => self.new_state.get() == State::Open,
+            _ => true,
+        }
+    }
+
+    /// Unwinds processes that have died.
+    pub(crate) fn bury(&self) {
+        for process in [Some(self.old), self.new.get()].into_iter().flatten() {
+            if simulation::has_died(process) {
+                simulation::kill(process);
+            }
         }
     }
 
@@ -201,70 +311,26 @@ impl Scene {
                 None => succession::live(&scene, number, &theirs, news),
             }
         });
-        upgrade.new.set(Some(new));
+        upgrade.is_new(new);
         node.upgrade.replace(Some(upgrade.clone()));
-        let began = simulation::now();
-        let due = match trouble.when() {
-            Some(When::Micros(micros)) => Some(began.after(Duration::from_micros(micros))),
-            _ => None,
-        };
-        while !upgrade.is_settled() {
-            let now = simulation::now();
-            if now > began.after(PATIENCE) {
-                simulation::fail("an upgrade does not come to its end");
-                return;
-            }
-            let is_open = due.filter(|_| !upgrade.has_struck.get());
-            let wait = is_open.map_or(LOOK_INTERVAL, |due| LOOK_INTERVAL.min(due.since(now)));
-            let is_asked = struck.recv_timeout(wait).is_ok();
-            if is_asked || is_open.is_some_and(|due| simulation::now() >= due) {
-                self.strike(node, &upgrade, new, time);
-            }
-        }
+        upgrade.settle(&struck, || self.strike(node, &upgrade, time));
         self.end_upgrade(number, &upgrade, new, time);
     }
 
     /// Strikes the upgrade with its trouble.
-    fn strike(&self, node: &TargetNode, upgrade: &Upgrade, new: ProcessId, time: Duration) {
-        let (at, word) = upgrade.last.get();
-        simulation::say(|| format!("{} {at} {word}", upgrade.trouble.name()));
-        self.coverage.borrow_mut().upgrade(upgrade.trouble.name(), at, word);
-        // The channel has no receiver.
-        let lets_go = || {
-            if simulation::has_died(upgrade.old) {
-                upgrade.channel.replace(None);
-            }
-        };
-        let of = |side| if side == Side::Old { upgrade.old } else { new };
-        match upgrade.trouble {
-            Trouble::Kill { side, .. } => {
-                simulation::kill(of(side));
-                if side == Side::Old || upgrade.new_serves() {
-                    self.forgets();
-                }
-                lets_go();
-                upgrade.has_struck.set(true);
-            }
-            Trouble::PowerOff { .. } => {
-                simulation::power_off(node.machine);
-                self.has_gone(node);
-                lets_go();
-                upgrade.has_struck.set(true);
-            }
-            Trouble::Pause { side, .. } => {
-                simulation::pause(of(side), true);
-                upgrade.has_struck.set(true);
-                sleep(time);
-                simulation::pause(of(side), false);
-            }
-            Trouble::Starve { side, .. } => {
-                simulation::starve(of(side), true);
-                upgrade.has_struck.set(true);
-                sleep(time);
-                simulation::starve(of(side), false);
-            }
-            _ => upgrade.has_struck.set(true),
+    fn strike(&self, node: &TargetNode, upgrade: &Upgrade, time: Duration) {
+        upgrade.cover(&mut self.coverage.borrow_mut());
+        if matches!(upgrade.trouble, Trouble::PowerOff { .. }) {
+            simulation::power_off(node.machine);
+            self.has_gone(node);
+            upgrade.lets_go();
+            return upgrade.has_struck.set(true);
         }
+        upgrade.strike(time, |side| {
+            if side == Side::Old || upgrade.new_serves() {
+                self.forgets();
+            }
+        });
     }
 
     /// Determines which of the two serves, and restarts the target where both were ended.
@@ -272,12 +338,7 @@ impl Scene {
         let node = &self.targets[number];
         node.upgrade.replace(None);
         let (old_serves, new_serves) = (upgrade.old_serves(), upgrade.new_serves());
-        let outcome = match (old_serves, upgrade.new_state.get()) {
-            (true, _) => "the old one serves",
-            (_, State::Serves) if new_serves => "the new one serves",
-            (_, State::ServesAnew) if new_serves => "the new one serves without controllers",
-            _ => "both are gone",
-        };
+        let outcome = upgrade.outcome();
         simulation::say(|| format!("the upgrade is over: {outcome}"));
         self.coverage.borrow_mut().outcome(upgrade.trouble.name(), outcome);
         let should_serve = matches!(upgrade.trouble, Trouble::None);
@@ -296,26 +357,13 @@ impl Scene {
         if new_serves && left > 0 {
             return simulation::fail(format!("the old process has left {left} connections open"));
         }
-        for process in [upgrade.old, new] {
-            if simulation::has_died(process) {
-                simulation::kill(process);
-            }
-        }
+        upgrade.bury();
         if old_serves || new_serves {
             return;
         }
-        let was_left_alone = match upgrade.trouble {
-            Trouble::PowerOff { .. } => false,
-            // A gateway that cannot hand over says so, and may die then.
-            _ if self.plan.gateways.is_some() && upgrade.was_refused.get() => false,
-            Trouble::Kill { side: Side::Old, .. } => {
-                upgrade.new_state.get() != State::Ends { is_alone: false }
-            }
-            // The old one has ended since the new one served.
-            Trouble::Kill { side: Side::New, .. } => upgrade.new_state.get() == State::Open,
-            _ => true,
-        };
-        if was_left_alone {
+        // A gateway that cannot hand over says so, and may die then.
+        let is_refused = self.plan.gateways.is_some() && upgrade.was_refused.get();
+        if upgrade.was_left_alone() && !is_refused {
             return simulation::fail("neither process of an upgrade serves");
         }
         self.has_gone(node);

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use engine::hand_over;
+use engine::hand_over::{self, Protocol, Word};
 use engine::ring::{Hold, Socket, tcp};
 use engine::simulation::channel::{Receiver, Sender, channel};
 use engine::simulation::{self, SharedSocket, sleep};
-use engine::target::hand_over::{SocketChannel, TargetProtocol, Word};
+use engine::target::hand_over::{SocketChannel, TargetProtocol};
 
-use crate::upgrade::Upgrade;
+use crate::upgrade::{Played, Upgrade};
 use crate::upgrade_plan::{Side, Trouble, Version};
 
 /// Longest time that a part of a word is under way, in microseconds.
@@ -65,7 +65,7 @@ impl UpgradeChannel {
     }
 
     /// Says a word, with what is open.
-    pub(crate) fn say_with(&self, word: &Word, descriptors: Vec<Descriptor>) -> io::Result<()> {
+    pub(crate) fn say_with<P: Played>(&self, word: &Word<P>, descriptors: Vec<Descriptor>) -> io::Result<()> {
         let name = name(word);
         self.upgrade.step(self.side, "before", name);
         simulation::spare()?;
@@ -117,6 +117,26 @@ impl UpgradeChannel {
             }
             _ => {}
         }
+    }
+
+    /// The next word, with what is open.
+    pub(crate) fn hear_with<P: Played>(&self) -> io::Result<(Word<P>, Vec<Descriptor>)> {
+        let (word, descriptors) = hand_over::decode(self)?;
+        let mut mark = [0];
+        for _ in 0..descriptors {
+            io::Read::read_exact(&mut &*self, &mut mark)?;
+        }
+        let received = std::mem::take(&mut *self.descriptors.borrow_mut());
+        if received.len() != descriptors {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "descriptors are missing"));
+        }
+        self.upgrade.has_heard(self.side, &word);
+        Ok((word, received))
+    }
+
+    /// Limits the time that a word is awaited.
+    pub(crate) fn set_patience(&self, time: Option<Duration>) {
+        self.patience.set(time);
     }
 
     /// Waits for more to come: whether something did.
@@ -171,28 +191,18 @@ impl hand_over::Channel<TargetProtocol> for UpgradeChannel {
     type Descriptor = Descriptor;
 
     fn wait_at_most(&self, time: Option<Duration>) -> io::Result<()> {
-        self.patience.set(time);
+        self.set_patience(time);
         Ok(())
     }
 
-    fn say(&self, word: &Word, sockets: &[Arc<Socket>]) -> io::Result<()> {
+    fn say(&self, word: &Word<TargetProtocol>, sockets: &[Arc<Socket>]) -> io::Result<()> {
         let shared: io::Result<Vec<Descriptor>> =
             sockets.iter().map(|socket| socket.share().map(Descriptor::Socket)).collect();
         self.say_with(word, shared?)
     }
 
-    fn hear(&self) -> io::Result<(Word, Vec<Descriptor>)> {
-        let (word, descriptors) = hand_over::decode(self)?;
-        let mut mark = [0];
-        for _ in 0..descriptors {
-            io::Read::read_exact(&mut &*self, &mut mark)?;
-        }
-        let received = std::mem::take(&mut *self.descriptors.borrow_mut());
-        if received.len() != descriptors {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "descriptors are missing"));
-        }
-        self.upgrade.has_heard(self.side, &word);
-        Ok((word, received))
+    fn hear(&self) -> io::Result<(Word<TargetProtocol>, Vec<Descriptor>)> {
+        self.hear_with()
     }
 }
 
@@ -206,7 +216,7 @@ impl SocketChannel for UpgradeChannel {
 }
 
 /// A word's name in tables.
-pub(crate) const fn name(word: &Word) -> &'static str {
+pub(crate) const fn name<P: Protocol>(word: &Word<P>) -> &'static str {
     match word {
         Word::Hello { .. } => "Hello",
         Word::About(_) => "About",

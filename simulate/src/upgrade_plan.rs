@@ -2,7 +2,8 @@
 
 use engine::simulation::Random;
 
-use crate::plan::{Fault, Mishap, Plan};
+use crate::fault::Fault;
+use crate::plan::{Mishap, Plan};
 
 /// Steps of an upgrade that goes well: before each of its seven words, amid it and behind it.
 pub(crate) const STEPS: u32 = 21;

@@ -14,12 +14,15 @@ use crate::limits::{BUFFER_BYTES_MAX, PIECE_BYTES, THREAD_BUFFER_BYTES_MIN};
 /// Origin of clients: a user of this machine, an IPv4 address, or the /64 network of an IPv6 address, of which a machine has as
 /// many addresses as it likes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Clients of a simulation are users.
+#[cfg_attr(feature = "simulation", allow(dead_code))]
 pub(crate) enum Party {
     User(u32),
     Network(IpAddr),
     Unknown,
 }
 
+#[cfg_attr(feature = "simulation", allow(dead_code))]
 impl Party {
     /// Party of the client at the other end.
     pub(crate) fn of(socket: impl AsFd) -> Self {

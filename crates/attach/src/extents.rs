@@ -2,13 +2,13 @@
 //! and what of it is under way.
 
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use engine::initiator::Paths;
 use engine::ring::Waker;
+use engine::ring::channel::{Receiver, Sender, channel};
+use engine::ring::thread::{Builder, JoinHandle};
 use nbd::Replies;
 use nvme::identify::bits::deallocate_features::READS_ZEROES;
 

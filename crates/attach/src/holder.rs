@@ -1,19 +1,18 @@
 //! Handle of a running NBD server, for a hand-over of its clients to another process, or from one.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
-use engine::ring::Socket;
+use engine::ring::channel::{Receiver, channel};
+use engine::ring::{Moment, Socket, now};
 use nbd::Export;
 
 use crate::hand_over_error::HandOverError;
 use crate::handed_client::{HandedClient, HandedDisk, HandedServer};
 use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HANDED_UNSENT_BYTES_MAX};
+use crate::machine::{Descriptor, bytes_of, open};
 use crate::worker_command::{Adopted, WorkerCommand, WorkerHandle};
 
 /// Limit on the time in which a thread executes a command that waits for nothing.
@@ -39,7 +38,7 @@ impl Holder {
     ///
     /// # Errors
     /// When what is under way takes too long. The server serves on then.
-    pub fn freeze(&self) -> Result<(HandedServer, Vec<OwnedFd>), HandOverError> {
+    pub fn freeze(&self) -> Result<(HandedServer, Vec<Descriptor>), HandOverError> {
         let frozen = self.try_freeze();
         if frozen.is_err() {
             self.thaw(false);
@@ -47,7 +46,7 @@ impl Holder {
         frozen
     }
 
-    fn try_freeze(&self) -> Result<(HandedServer, Vec<OwnedFd>), HandOverError> {
+    fn try_freeze(&self) -> Result<(HandedServer, Vec<Descriptor>), HandOverError> {
         // First stop passing clients between threads, so that each knows all of its clients.
         let (asker, stopped) = channel();
         self.workers
@@ -55,8 +54,8 @@ impl Holder {
             .take(1)
             .for_each(|worker| worker.send(WorkerCommand::StopAccepting(asker.clone())));
         drop(asker);
-        answer(&stopped, Instant::now() + ORDER_TIMEOUT)?;
-        let until = Instant::now() + Duration::from_millis(HAND_OVER_TIMEOUT_MS + HAND_OVER_STALL_MS);
+        answer(&stopped, now().after(ORDER_TIMEOUT))?;
+        let until = now().after(Duration::from_millis(HAND_OVER_TIMEOUT_MS + HAND_OVER_STALL_MS));
         let (asker, quiesced) = channel();
         self.workers.iter().for_each(|worker| worker.send(WorkerCommand::Freeze(asker.clone())));
         drop(asker);
@@ -91,7 +90,7 @@ impl Holder {
     pub fn adopt(
         &self,
         handed: HandedServer,
-        sockets: Vec<OwnedFd>,
+        sockets: Vec<Descriptor>,
     ) -> Result<Vec<(String, String)>, HandOverError> {
         let HandedServer { disks, clients } = handed;
         let has_unsent = |client: &&HandedClient| client.unsent_bytes > 0;
@@ -118,7 +117,7 @@ impl Holder {
             worker.send(WorkerCommand::Adopt(share, disk_indices.clone(), asker.clone()));
         }
         drop(asker);
-        let until = Instant::now() + ORDER_TIMEOUT;
+        let until = now().after(ORDER_TIMEOUT);
         for _ in 0..count {
             failed.extend(answer(&adopted, until)?);
         }
@@ -127,26 +126,27 @@ impl Holder {
 }
 
 /// A client's socket, and what is to be sent to it first.
-fn adopted(client: &HandedClient, socket: OwnedFd, unsent: Option<OwnedFd>) -> io::Result<(Socket, Vec<u8>)> {
-    let mut bytes = Vec::new();
-    if let Some(unsent) = unsent {
-        let file = File::from(unsent);
-        // Anything else may have no end, or be waited for.
-        if !file.metadata()?.is_file() || client.unsent_bytes > HANDED_UNSENT_BYTES_MAX {
-            return Err(io::Error::other("what is to be sent to it is not a file, or too much"));
+fn adopted(
+    client: &HandedClient,
+    socket: Descriptor,
+    unsent: Option<Descriptor>,
+) -> io::Result<(Socket, Vec<u8>)> {
+    let bytes = match unsent {
+        None => Vec::new(),
+        Some(_) if client.unsent_bytes > HANDED_UNSENT_BYTES_MAX => {
+            return Err(io::Error::other("too much is to be sent to it"));
         }
-        bytes.resize(client.unsent_bytes, 0);
-        file.read_exact_at(&mut bytes, 0)?;
-    }
-    Ok((Socket::new(socket)?, bytes))
+        Some(unsent) => bytes_of(unsent, client.unsent_bytes)?,
+    };
+    Ok((open(socket)?, bytes))
 }
 
 fn missing() -> io::Error {
     io::Error::other("descriptors are missing")
 }
 
-fn answer<T>(answers: &Receiver<T>, until: Instant) -> Result<T, HandOverError> {
-    answers.recv_timeout(until.saturating_duration_since(Instant::now())).map_err(|error| match error {
+fn answer<T>(answers: &Receiver<T>, until: Moment) -> Result<T, HandOverError> {
+    answers.recv_timeout(until.since(now())).map_err(|error| match error {
         RecvTimeoutError::Timeout => HandOverError::ClientsBusy,
         RecvTimeoutError::Disconnected => HandOverError::ThreadEnded,
     })

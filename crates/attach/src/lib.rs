@@ -23,7 +23,7 @@ mod hex_bytes;
 mod holder;
 mod input;
 pub mod limits;
-mod listener;
+mod machine;
 mod output;
 mod quiescing;
 mod ready_list;
@@ -35,6 +35,8 @@ mod tls;
 mod worker_command;
 
 pub mod ublk;
+// The memory of guests is not simulated.
+#[cfg(not(feature = "simulation"))]
 mod vhost_user;
 mod worker;
 
@@ -45,9 +47,10 @@ pub use handed_client::{
     HandedStream, HandedWrite,
 };
 pub use holder::Holder;
-pub use listener::Listener;
+pub use machine::{Descriptor, Listener};
 pub use server::{Server, ServerOptions, Tally};
 pub use tls::{CertificateError, ServerTls};
+#[cfg(not(feature = "simulation"))]
 pub use vhost_user::{
     GuestModel, HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer, HandedVring,
     VhostHolder, VhostUserServer,

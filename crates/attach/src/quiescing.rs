@@ -1,21 +1,17 @@
 //! A thread whose clients are handed over: it ends what is under way, says how they are, and serves on or leaves them to another
 //! process.
 
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ring::Moment;
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::net::{Shutdown, shutdown};
 
 use crate::client::Client;
 use crate::client_state::AdoptionError;
 use crate::limits::{
     HAND_OVER_HANDSHAKE_MS, HAND_OVER_SLOW_MS, HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HAND_OVER_UNREAD_MS,
 };
+use crate::machine::{file_of, share, shut_down};
 use crate::worker::{Course, Worker};
 use crate::worker_command::{Adopted, Quiesced, WorkerCommand};
 
@@ -66,7 +62,7 @@ impl Worker {
             if is_disowned {
                 // The other process, if it still has the socket, finds its end.
                 if let Some(socket) = &client.socket {
-                    let _ = shutdown(socket, Shutdown::Both);
+                    shut_down(socket);
                 }
                 client.leave(&mut self.storage);
                 self.disconnect(slot);
@@ -105,7 +101,7 @@ impl Worker {
         let asker = asker.clone();
         self.course = Course::Rests;
         let quiesced = |client: &Client| -> Option<Quiesced> {
-            let mut descriptors = vec![client.socket.as_ref()?.as_fd().try_clone_to_owned().ok()?];
+            let mut descriptors = vec![share(client.socket.as_ref()?).ok()?];
             let Some((state, unsent)) = client.state(&mut self.storage) else {
                 client.report_unread();
                 return None;
@@ -154,11 +150,4 @@ impl Worker {
         self.seat(slot, client);
         Ok(())
     }
-}
-
-/// A file in memory that has these bytes.
-fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let mut file = File::from(memfd_create("unsent", MemfdFlags::CLOEXEC)?);
-    file.write_all(bytes)?;
-    Ok(file.into())
 }

@@ -3,17 +3,17 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::thread::{Builder, JoinHandle};
 
 use engine::initiator::Controller;
+use engine::ring::channel::channel;
+use engine::ring::thread::{Builder, JoinHandle};
 use engine::ring::{Ring, RingOptions, Waker};
 use nbd::Export;
 
 use crate::disk::Disk;
 use crate::extents::ExtentThread;
 use crate::holder::Holder;
-use crate::listener::Listener;
+use crate::machine::Listener;
 use crate::tls::{HandshakeThread, ServerTls};
 use crate::worker::{Plan, Worker};
 use crate::worker_command::WorkerHandle;

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use engine::limits::RECEIVE_LENGTH;
+use engine::ring::channel::{Receiver, Sender};
 use engine::ring::{Event, Moment, Ring, Socket};
 use nbd::{Export, Tls};
 
@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::disk::Disk;
 use crate::extents::{ExtentAnswer, ExtentJob, Extents};
 use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_HANDSHAKE_MS, END_TIMEOUT_MS};
-use crate::listener::Listener;
+use crate::machine::{Listener, party_of};
 use crate::ready_list::ReadyList;
 use crate::server::Tally;
 use crate::storage::Storage;
@@ -344,7 +344,7 @@ impl Worker {
 
     /// Puts a client into its slot, as one of its party.
     pub(crate) fn seat(&mut self, slot: usize, mut client: Client) {
-        let party = client.socket.as_ref().map_or(Party::Unknown, Party::of);
+        let party = client.socket.as_ref().map_or(Party::Unknown, party_of);
         client.party = Some(self.storage.budget.join(party));
         self.clients[slot] = Some(client);
     }
@@ -394,12 +394,16 @@ impl Worker {
         if !self.stopping.load(Ordering::Acquire) {
             return false;
         }
-        if self.end_at.is_none() {
-            self.begin_to_end();
-        }
-        // Clients of the first thread that it gave away just before the end.
+        // Clients of the first thread that it gave away just before the end, and the word to serve.
         while let Ok(command) = self.commands.try_recv() {
             self.execute(command);
+        }
+        // Clients that it touches no longer, or not yet, are those of another process.
+        if matches!(self.course, Course::Rests | Course::Leaves) {
+            return true;
+        }
+        if self.end_at.is_none() {
+            self.begin_to_end();
         }
         let now = self.ring.now();
         if self.refuses_until.is_some_and(|until| now >= until) {

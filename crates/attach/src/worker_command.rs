@@ -1,15 +1,16 @@
 //! Commands to the threads of an NBD server while they serve.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{SendError, Sender};
+use std::sync::mpsc::SendError;
 
+use engine::ring::channel::Sender;
 use engine::ring::{Socket, Waker};
 
 use crate::handed_client::HandedClient;
+use crate::machine::Descriptor;
 
 /// A client for another process: its socket, and behind that the file of what is to be sent to it first, if there is something.
-pub(crate) type Quiesced = (HandedClient, Vec<OwnedFd>);
+pub(crate) type Quiesced = (HandedClient, Vec<Descriptor>);
 
 /// A client of another process, its socket, and what is to be sent to it first.
 pub(crate) type Adopted = (HandedClient, Socket, Vec<u8>);

@@ -3,10 +3,10 @@
 
 use std::io;
 use std::sync::Weak;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, JoinHandle};
 
 use engine::ring::Waker;
+use engine::ring::channel::{Receiver, Sender, channel};
+use engine::ring::thread::{Builder, JoinHandle};
 
 use super::ServerTls;
 use super::handshake::{Established, Handshake, HandshakeError};

@@ -2,9 +2,9 @@
 //! they may take.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use engine::ring::channel::{Receiver, Sender, channel};
 use engine::ring::{Moment, Waker};
 use nbd::Tls;
 

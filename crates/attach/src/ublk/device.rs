@@ -20,7 +20,8 @@ use super::driver::{
 };
 use super::error::DeviceError;
 use super::geometry::Geometry;
-use super::holder::{DeviceFile, DeviceHolder};
+use super::holder::DeviceHolder;
+use super::open_file::OpenFile;
 use super::queue::{Plan, QueueControl};
 use super::queue_thread::QueueThread;
 use super::tally::DeviceTally;
@@ -73,7 +74,7 @@ pub struct Device {
     ring: RingOptions,
     geometry: Geometry,
     /// `/dev/ublkcN`; the driver keeps the device for as long as it is open.
-    file: DeviceFile,
+    file: OpenFile,
     threads: Vec<QueueThread>,
     queue_control: Arc<QueueControl>,
     /// Set while the driver finds out whether the device is open.
@@ -176,7 +177,7 @@ impl Device {
             info,
             ring,
             geometry,
-            file: DeviceFile::default(),
+            file: OpenFile::default(),
             threads: Vec::new(),
             queue_control,
             is_trying_to_stop: false,

@@ -217,6 +217,13 @@ pub(super) const fn data_offset(queue: u16, tag: u16) -> u64 {
     DATA_OFFSET + ((tag as u64) << DATA_BITS | (queue as u64) << (DATA_BITS + TAG_BITS))
 }
 
+/// Queue and tag of the data at an offset.
+#[cfg(feature = "simulation")]
+pub(super) const fn data_at(offset: u64) -> (u16, u16) {
+    let place = (offset - DATA_OFFSET) >> DATA_BITS;
+    ((place >> TAG_BITS) as u16, place as u16)
+}
+
 /// Bytes of all descriptors of a queue of this depth, in whole pages.
 pub(super) const fn descriptors_bytes(depth: usize, page: usize) -> usize {
     (depth * size_of::<IoDescriptor>()).next_multiple_of(page)

@@ -1,11 +1,10 @@
 //! Handle of a served block device, for a hand-over to another process.
 
-use std::fs::File;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use engine::ring::Waker;
+use engine::ring::{Waker, now, thread};
 
 use super::queue::QueueControl;
 use crate::hand_over_error::HandOverError;
@@ -13,24 +12,6 @@ use crate::limits::HAND_OVER_TIMEOUT_MS;
 
 /// Interval at which the threads are checked for the completion of a request.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-
-/// `/dev/ublkcN`, as long as it is open.
-#[derive(Clone, Default)]
-pub(super) struct DeviceFile(Arc<Mutex<Option<Arc<File>>>>);
-
-impl DeviceFile {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<File>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn put(&self, file: Arc<File>) {
-        *self.lock() = Some(file);
-    }
-
-    pub(super) fn close(&self) {
-        *self.lock() = None;
-    }
-}
 
 /// A device that may be left to another process.
 #[derive(Clone)]
@@ -79,12 +60,12 @@ impl DeviceHolder {
 
     /// Waits until all threads have counted themselves.
     fn all(&self, counted: &AtomicUsize) -> bool {
-        let until = Instant::now() + Duration::from_millis(HAND_OVER_TIMEOUT_MS);
+        let until = now().after(Duration::from_millis(HAND_OVER_TIMEOUT_MS));
         while counted.load(Ordering::Acquire) < self.wakers.len() {
-            if Instant::now() >= until {
+            if now() >= until {
                 return false;
             }
-            std::thread::sleep(LOOK_INTERVAL);
+            thread::sleep(LOOK_INTERVAL);
         }
         true
     }

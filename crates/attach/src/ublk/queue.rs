@@ -1,6 +1,5 @@
 //! A queue of the device and the thread that serves it: each request is one command over the initiator's paths.
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,18 +11,17 @@ use engine::ring::{Buffer, BufferPool, Event, Moment, Ring};
 use rustix::io::Errno;
 use zerocopy::IntoBytes as _;
 
-use super::descriptors::Descriptors;
 use super::errno::errno;
 use super::geometry::Geometry;
 use super::request::{Request, Work, result_number};
 use super::request_data::RequestData;
-use super::request_ring::RequestRing;
 use super::tags::{Completion, Tags};
 use super::tally::DeviceTally;
+use super::{Descriptors, DeviceFile, RequestRing};
 
 /// Parts of a queue.
 pub(super) struct Plan {
-    pub(super) device: Arc<File>,
+    pub(super) device: Arc<DeviceFile>,
     pub(super) paths: Arc<Paths>,
     pub(super) geometry: Geometry,
     pub(super) number: u16,
@@ -86,7 +84,7 @@ impl Queue {
             true => RequestData::by_buffers(depth),
             false => RequestData::by_calls(plan.device.clone(), number),
         };
-        ring.watch(&requests, REQUESTS_TOKEN)?;
+        requests.watch(&mut ring, REQUESTS_TOKEN)?;
         let queues = PathQueues::open(&plan.paths, &mut ring, QUEUE_TOKEN, number, count, depth.into());
         Ok(Self {
             requests,
@@ -129,7 +127,7 @@ impl Queue {
             }
         }
         self.close();
-        self.ring.unwatch(&self.requests, REQUESTS_TOKEN);
+        self.requests.unwatch(&mut self.ring, REQUESTS_TOKEN);
         self.tally
     }
 

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{Builder, JoinHandle};
 
+use engine::ring::channel::{Receiver, Sender, channel};
+use engine::ring::thread::{Builder, JoinHandle};
 use engine::ring::{Ring, RingOptions, Waker};
 
 use super::queue::{Plan, Queue};
@@ -13,16 +13,16 @@ use super::tally::DeviceTally;
 pub(super) struct QueueThread {
     waker: Waker,
     thread: JoinHandle<DeviceTally>,
-    begin: SyncSender<()>,
+    begin: Sender<()>,
     started: Receiver<io::Result<()>>,
 }
 
 impl QueueThread {
     /// Starts it, and waits until it has opened what it needs.
     pub(super) fn start(plan: Plan, ring: RingOptions) -> io::Result<Self> {
-        let (opened, outcome) = sync_channel(1);
-        let (begin, word) = sync_channel(1);
-        let (tell, started) = sync_channel(1);
+        let (opened, outcome) = channel();
+        let (begin, word) = channel();
+        let (tell, started) = channel();
         let queue_control = plan.queue_control.clone();
         let thread = Builder::new().name(format!("ublk-{}", plan.number)).spawn(move || {
             let queue = Ring::new(ring).and_then(|ring| {

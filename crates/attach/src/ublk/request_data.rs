@@ -1,23 +1,24 @@
 //! The data of a queue's requests: how it comes from the driver, and goes back.
 
-use std::fs::File;
 use std::io;
+#[cfg(not(feature = "simulation"))]
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
+use super::DeviceFile;
 use super::driver::data_offset;
 use crate::limits::PIECE_BYTES;
 
 pub(super) enum RequestData {
     /// Copied by calls at `/dev/ublkcN`.
-    Calls { device: Arc<File>, queue: u16 },
+    Calls { device: Arc<DeviceFile>, queue: u16 },
     /// The driver copies it, while this thread submits or waits, to and from the buffer of the request's tag. The buffers get
     /// memory when they are used. They have to outlive the ring of the queue's requests.
     Buffers(Vec<Vec<u8>>),
 }
 
 impl RequestData {
-    pub(super) fn by_calls(device: Arc<File>, queue: u16) -> Self {
+    pub(super) fn by_calls(device: Arc<DeviceFile>, queue: u16) -> Self {
         Self::Calls { device, queue }
     }
 

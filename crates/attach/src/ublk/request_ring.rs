@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
+use engine::ring::Ring;
 use io_uring::types::Fd;
 use io_uring::{IoUring, opcode};
 use zerocopy::IntoBytes as _;
@@ -25,6 +26,16 @@ impl RequestRing {
         // Each tag has one command here at a time, so that there is room for all.
         let ring = IoUring::new(u32::from(depth))?;
         Ok(Self { ring, device, queue, has_unsent: false })
+    }
+
+    /// Has the thread's other ring watch this one.
+    pub(super) fn watch(&self, ring: &mut Ring, token: u32) -> io::Result<()> {
+        ring.watch(self, token)
+    }
+
+    /// Ends that.
+    pub(super) fn unwatch(&self, ring: &mut Ring, token: u32) {
+        ring.unwatch(self, token);
     }
 
     /// Asks for the first request of a tag.
