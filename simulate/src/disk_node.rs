@@ -4,29 +4,33 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use attach_crate::{HandedIncoming, HandedServer, HandedStage};
 use engine::ring::Moment;
 use engine::simulation::{self, Direction, MachineId, ProcessId, sleep};
 
-use crate::attach;
 use crate::block_layer::{BlockLayer, Request, Work};
 use crate::controller_files::Folder;
 use crate::coverage::Coverage;
-use crate::disk_plan::DiskPlan;
-use crate::disk_users;
+use crate::disk_plan::{DiskPlan, FrontEnd};
 use crate::fault::{Cut, Fate, Fault};
 use crate::scene::{Scene, address};
+use crate::upgrade::Upgrade;
+use crate::{attach, disk_process, disk_users, nbd_client};
 
 /// The longest that a process was started before its predecessor was killed.
 const EARLY_MAX: Duration = Duration::from_millis(300);
 
 /// Disk, with the state that the director, its processes and its users share.
-#[derive(Debug)]
 pub(crate) struct DiskNode {
     pub(crate) plan: DiskPlan,
     pub(crate) machine: MachineId,
-    process: Cell<ProcessId>,
+    pub(crate) process: Cell<ProcessId>,
     /// Number of processes started for it.
     lives: Cell<u64>,
+    /// Number of the process that serves it.
+    pub(crate) life: Cell<u64>,
+    /// Present upgrade.
+    pub(crate) upgrade: RefCell<Option<Rc<Upgrade>>>,
     pub(crate) layer: RefCell<BlockLayer>,
     pub(crate) folder: Folder,
     is_busy: Cell<bool>,
@@ -41,11 +45,17 @@ pub(crate) struct DiskNode {
 
 impl DiskNode {
     pub(crate) fn new(plan: DiskPlan, absent: ProcessId, coverage: Rc<RefCell<Coverage>>) -> Self {
+        let addresses = &[nbd_client::address().ip()];
         Self {
             layer: RefCell::new(BlockLayer::new(plan.queues, plan.depth)),
-            machine: simulation::add_machine(&[]),
+            machine: simulation::add_machine(match plan.front_end {
+                FrontEnd::BlockLayer | FrontEnd::Ublk => &[],
+                FrontEnd::Nbd => addresses,
+            }),
             process: Cell::new(absent),
             lives: Cell::new(0),
+            life: Cell::new(0),
+            upgrade: RefCell::default(),
             folder: Folder::default(),
             is_busy: Cell::new(false),
             users_done: Cell::new(0),
@@ -54,6 +64,27 @@ impl DiskNode {
             held_until: Cell::new(Moment(0)),
             coverage,
             plan,
+        }
+    }
+
+    /// Number of the next process.
+    pub(crate) fn next_life(&self) -> u64 {
+        self.lives.set(self.lives.get() + 1);
+        self.lives.get()
+    }
+
+    /// Counts what clients are in the middle of when they are handed over.
+    pub(crate) fn cover_handed(&self, server: &HandedServer) {
+        for client in &server.clients {
+            let stage = match &client.stage {
+                HandedStage::Handshake { .. } => "NBD clients handed over in their handshake",
+                HandedStage::Transmission { incoming: HandedIncoming::Nothing, .. } => {
+                    "NBD clients handed over"
+                }
+                HandedStage::Transmission { .. } => "NBD clients handed over within a write",
+            };
+            self.count(stage, 1);
+            self.count("NBD clients handed over with unsent replies", usize::from(client.unsent_bytes > 0));
         }
     }
 
@@ -101,16 +132,24 @@ impl Scene {
         let scene = self.clone();
         let machine = simulation::add_machine(&[]);
         simulation::start_process(disk_users::PROCESS, machine, move || disk_users::live(&scene));
+        if self.disk.as_ref().is_some_and(|disk| disk.plan.front_end == FrontEnd::Nbd) {
+            let scene = self.clone();
+            let machine = simulation::add_machine(&[]);
+            simulation::start_process(nbd_client::PROCESS, machine, move || nbd_client::live(&scene));
+        }
         self.start_attach();
     }
 
-    fn start_attach(self: &Rc<Self>) {
+    pub(crate) fn start_attach(self: &Rc<Self>) {
         let Some(node) = &self.disk else { return };
-        let (scene, life) = (self.clone(), node.lives.get() + 1);
-        node.lives.set(life);
-        let process =
-            simulation::start_process(attach::PROCESS, node.machine, move || attach::live(&scene, life));
+        let (scene, life) = (self.clone(), node.next_life());
+        let live = match node.plan.front_end {
+            FrontEnd::BlockLayer => attach::live,
+            FrontEnd::Ublk | FrontEnd::Nbd => disk_process::live,
+        };
+        let process = simulation::start_process(attach::PROCESS, node.machine, move || live(&scene, life));
         node.process.set(process);
+        node.life.set(life);
     }
 
     pub(crate) fn befall_disk(self: &Rc<Self>, fault: Fault, time: Duration) {
@@ -123,6 +162,7 @@ impl Scene {
             Fault::KillAttach { cut, record, is_early } => {
                 self.kill_attach(node, (cut, record), is_early, time);
             }
+            Fault::UpgradeAttach { trouble } => self.upgrade_attach(node, trouble, time),
             Fault::PauseAttach => {
                 let process = node.process.get();
                 simulation::pause(process, true);
@@ -146,7 +186,7 @@ impl Scene {
         is_early: bool,
         time: Duration,
     ) {
-        let (process, life) = (node.process.get(), node.lives.get());
+        let (process, life) = (node.process.get(), node.life.get());
         if is_early {
             self.start_attach();
             sleep(time.min(EARLY_MAX));

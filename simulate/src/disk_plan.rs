@@ -13,9 +13,22 @@ const SHARE: u64 = 180;
 /// Times in a row that a process is killed at most.
 const ROW_MAX: u64 = 4;
 
+/// How the disk's users reach the process that serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrontEnd {
+    /// By a block layer, which gives each process the requests that are not answered. The process is a short one of the
+    /// simulation's own.
+    BlockLayer,
+    /// As a block device of ublk, which `attach` serves.
+    Ublk,
+    /// As NBD clients of `attach`.
+    Nbd,
+}
+
 /// A disk and the processes that serve it.
 #[derive(Clone, Debug)]
 pub(crate) struct DiskPlan {
+    pub(crate) front_end: FrontEnd,
     pub(crate) queues: u16,
     pub(crate) depth: usize,
     pub(crate) queue_entries: u16,
@@ -34,8 +47,9 @@ pub(crate) struct DiskPlan {
 }
 
 impl DiskPlan {
-    fn new(random: &mut Random) -> Self {
+    pub(crate) fn new(random: &mut Random) -> Self {
         Self {
+            front_end: FrontEnd::BlockLayer,
             queues: random.between(1, 3) as u16,
             depth: *random.pick(&[2, 4, 8]),
             queue_entries: *random.pick(&[4, 16]),
@@ -76,7 +90,7 @@ impl Plan {
     }
 
     /// Kills a process of the disk, and those that follow while they take it over.
-    fn add_kills(&mut self, random: &mut Random) {
+    pub(crate) fn add_kills(&mut self, random: &mut Random) {
         // Some of those that are killed have just connected, and still write that down.
         let is_young = random.chance(250);
         let mut at_us = if is_young {

@@ -62,6 +62,8 @@ pub(crate) enum Fault {
     PauseAttach,
     /// Records of controllers cannot be written.
     RefuseRecords,
+    /// Another process comes in the place of the one that serves the disk, and takes its clients over.
+    UpgradeAttach { trouble: Trouble },
     /// Something befalls the gateways' cluster.
     Cluster(ClusterFault),
     /// Administrators change something of the gateways' group.
@@ -124,6 +126,7 @@ impl Fault {
             Self::KillAttach { .. } => "attach killed",
             Self::PauseAttach => "attach paused",
             Self::RefuseRecords => "records refused",
+            Self::UpgradeAttach { .. } => "attach upgraded",
             Self::Cluster(fault) => fault.name(),
             Self::Group(change) => change.name(),
         }
@@ -131,7 +134,10 @@ impl Fault {
 
     /// True if it concerns the disk's processes alone.
     pub(crate) const fn is_of_disk(self) -> bool {
-        matches!(self, Self::KillAttach { .. } | Self::PauseAttach | Self::RefuseRecords)
+        matches!(
+            self,
+            Self::KillAttach { .. } | Self::PauseAttach | Self::RefuseRecords | Self::UpgradeAttach { .. }
+        )
     }
 
     /// True if it ends or stops a target's process.

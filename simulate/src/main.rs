@@ -2,6 +2,9 @@
 
 mod administration;
 mod attach;
+mod attach_plan;
+mod attach_succession;
+mod attach_upgrade;
 mod block;
 mod block_layer;
 #[cfg(test)]
@@ -10,6 +13,7 @@ mod controller_files;
 mod coverage;
 mod disk_node;
 mod disk_plan;
+mod disk_process;
 mod disk_users;
 mod fault;
 mod gateway;
@@ -23,6 +27,8 @@ mod idle;
 mod judge;
 mod leaver;
 mod links;
+mod nbd_client;
+mod nbd_wire;
 mod plan;
 mod policies;
 mod reservation;
@@ -38,6 +44,7 @@ mod target;
 mod tenant;
 mod tenants;
 mod trace;
+mod ublk_driver;
 mod upgrade;
 mod upgrade_channel;
 mod upgrade_plan;
@@ -53,6 +60,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use coverage::Coverage;
+use disk_plan::FrontEnd;
 use engine::initiator::EwmaKnobs;
 use mimalloc::MiMalloc;
 use plan::Plan;
@@ -70,6 +78,7 @@ simulate --policies [--seeds A..B] [--threads N]  path policies beside each othe
   --latency-ewma-shift N      of the policy latency-ewma: a batch counts one part in 2^N (3)
   --latency-batch-timeout MS  its time of a batch (480)
   --disk        only scenes with a disk whose processes are killed
+  --attach      only scenes with a disk that the code of attach serves
   --gateways    only scenes with gateways
   --coverage    tables of what was met
   --twice N     every N-th seed is played twice, and has to go the same way
@@ -91,6 +100,8 @@ struct Arguments {
     brief: bool,
     /// Only scenes with a disk.
     disk: bool,
+    /// Only scenes with a disk that the code of `attach` serves.
+    attach: bool,
     /// Only scenes with gateways.
     gateways: bool,
     /// Takeovers of groups of several sizes.
@@ -98,6 +109,16 @@ struct Arguments {
     /// Path policies beside each other, with these knobs of the laboratory's.
     policies: bool,
     knobs: EwmaKnobs,
+}
+
+impl Arguments {
+    /// True if a scene is of the kind that was asked for.
+    fn wants(&self, plan: &Plan) -> bool {
+        let is_attach = plan.disk.as_ref().is_some_and(|disk| disk.front_end != FrontEnd::BlockLayer);
+        (!self.disk || plan.disk.is_some())
+            && (!self.attach || is_attach)
+            && (!self.gateways || plan.gateways.is_some())
+    }
 }
 
 fn main() -> ExitCode {
@@ -152,6 +173,7 @@ fn parse(arguments: Vec<String>) -> Result<Arguments, String> {
         twice: None,
         brief: false,
         disk: false,
+        attach: false,
         gateways: false,
         scale: false,
         policies: false,
@@ -189,6 +211,7 @@ fn parse(arguments: Vec<String>) -> Result<Arguments, String> {
             "--twice" => parsed.twice = Some(number(value()?)?.max(1)),
             "--brief" => parsed.brief = true,
             "--disk" => parsed.disk = true,
+            "--attach" => parsed.attach = true,
             "--gateways" => parsed.gateways = true,
             "--scale" => parsed.scale = true,
             "--policies" => parsed.policies = true,
@@ -264,8 +287,7 @@ fn play_many(arguments: &Arguments) -> ExitCode {
                         break;
                     }
                     let plan = Plan::new(seed);
-                    if arguments.disk && plan.disk.is_none() || arguments.gateways && plan.gateways.is_none()
-                    {
+                    if !arguments.wants(&plan) {
                         continue;
                     }
                     let outcome = scene::play(&plan, &coverage, false);

@@ -72,7 +72,7 @@ pub(crate) struct Plan {
     /// True if the volume is reserved by one host at a time.
     pub(crate) is_reserved: bool,
     /// True if hosts hardly pause between their commands.
-    is_busy: bool,
+    pub(crate) is_busy: bool,
     /// A process that uses the volume through the library meanwhile.
     pub(crate) visitor: Option<VisitorPlan>,
     /// A host that connects, starts to write, and leaves in the middle.
@@ -180,6 +180,7 @@ impl Plan {
         self.vary_records();
         self.vary_upgrades();
         self.vary_gateways();
+        self.vary_clients();
     }
 
     /// Hosts alone, with nothing reserved.

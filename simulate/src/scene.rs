@@ -410,9 +410,10 @@ impl Scene {
             }
             Fault::Cluster(fault) => gateway::befall(self, fault, time),
             Fault::Group(change) => administration::befall(self, change, time),
-            Fault::KillAttach { .. } | Fault::PauseAttach | Fault::RefuseRecords => {
-                self.befall_disk(mishap.fault, time);
-            }
+            Fault::KillAttach { .. }
+            | Fault::PauseAttach
+            | Fault::RefuseRecords
+            | Fault::UpgradeAttach { .. } => self.befall_disk(mishap.fault, time),
             Fault::SlowStorage
             | Fault::FailingStorage
             | Fault::LosingStorage

@@ -26,6 +26,8 @@ pub(crate) enum Descriptor {
     Socket(SharedSocket),
     Listening(tcp::Shared),
     Hold(Hold),
+    /// A client of a disk, or a file that goes with one.
+    OfDisk(attach_crate::Descriptor),
     /// The end of a pipe that tells whether the old process has gone on.
     HasResumed(Rc<Cell<bool>>),
 }
@@ -110,7 +112,7 @@ impl UpgradeChannel {
             Version::FewerDescriptors if self.side == Side::Old => drop(descriptors.pop()),
             Version::OtherDescriptors if self.side == Side::Old => {
                 for descriptor in descriptors {
-                    if matches!(descriptor, Descriptor::Socket(_)) {
+                    if matches!(descriptor, Descriptor::Socket(_) | Descriptor::OfDisk(_)) {
                         *descriptor = Descriptor::HasResumed(Rc::default());
                     }
                 }
