@@ -1,4 +1,4 @@
-//! Which scenes have a disk with NBD clients, what befalls its processes, and which of that its clients may notice.
+//! Scenes that have a disk with NBD clients, mishaps of its processes, and those of them that its clients may notice.
 
 use engine::simulation::Random;
 
@@ -39,7 +39,7 @@ impl Plan {
             }
         }
         for mishap in &mut self.mishaps {
-            // Replies of the killed process may be read when the next one waits for what nobody knows.
+            // Replies of the killed process may be read when the next one waits for an unknown client.
             if let Fault::KillAttach { record, .. } = &mut mishap.fault
                 && *record == Fate::Unreadable
             {

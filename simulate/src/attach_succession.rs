@@ -47,7 +47,7 @@ impl Protocol for AttachProtocol {
 
 impl Played for AttachProtocol {}
 
-/// What the old process offers beside its descriptors.
+/// Offer of the old process beside its descriptors.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Offered {
     /// Descriptors that are offered.
@@ -207,7 +207,7 @@ pub(crate) fn live(scene: &Rc<Scene>, life: u64, upgrade: &Rc<Upgrade>, channel:
                 }
                 sleep(LOOK_INTERVAL);
             }
-            return serve_anew(scene, node, life, upgrade);
+            return serve_again(scene, node, life, upgrade);
         }
         Err(NotOffered::Refused(reason)) => {
             simulation::say(|| format!("the new process is refused: {reason}"));
@@ -244,7 +244,7 @@ pub(crate) fn live(scene: &Rc<Scene>, life: u64, upgrade: &Rc<Upgrade>, channel:
 }
 
 /// Serves as after the end of any process.
-fn serve_anew(scene: &Rc<Scene>, node: &DiskNode, life: u64, upgrade: &Upgrade) {
+fn serve_again(scene: &Rc<Scene>, node: &DiskNode, life: u64, upgrade: &Upgrade) {
     match disk_process::start(scene, node, life, || upgrade.new_is(State::ServesAnew)) {
         Ok(process) => disk_process::serve(scene, node, &process),
         Err(error) => {
@@ -254,7 +254,7 @@ fn serve_anew(scene: &Rc<Scene>, node: &DiskNode, life: u64, upgrade: &Upgrade) 
     }
 }
 
-/// What the old process has offered.
+/// Opened offer of the old process.
 struct Opened {
     listener: Option<tcp::Opened>,
     has_resumed: Rc<Cell<bool>>,

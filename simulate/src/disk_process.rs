@@ -25,7 +25,7 @@ use crate::nbd_client::{DISK, address};
 use crate::scene::Scene;
 use crate::ublk_driver::UblkDriver;
 
-/// How a process listens.
+/// Options of a process's listener.
 pub(crate) const LISTEN: ListenOptions<'static> =
     ListenOptions { transport: Transport::Tcp, congestion: None, backlog: 128 };
 /// Interval of looks for the end, and for an upgrade.

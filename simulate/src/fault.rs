@@ -1,4 +1,4 @@
-//! What can befall machines, processes, links and the storage.
+//! Mishaps of machines, processes, links and the storage.
 
 use crate::gateway_plan::{ClusterFault, GroupChange};
 use crate::upgrade_plan::Trouble;

@@ -98,7 +98,7 @@ struct Client<'a> {
     output: Vec<u8>,
     /// Bytes of the output that may leave before the moment.
     pause: Option<(usize, Moment)>,
-    /// Nothing is received before that.
+    /// Moment before which nothing is received.
     unread_until: Moment,
     is_readable: bool,
     is_writable: bool,
@@ -174,7 +174,7 @@ impl<'a> Client<'a> {
         if nbd_wire::can_all(flags) { Ok(()) } else { Err(format!("its disk cannot do enough: {flags:#x}")) }
     }
 
-    /// So many bytes, as soon as they have come.
+    /// Takes `count` bytes, as soon as they have come.
     fn bytes(&mut self, count: usize) -> Result<Vec<u8>, Lost> {
         while self.input.len() < count {
             self.exchange()?;

@@ -37,7 +37,7 @@ pub enum DriverOperation {
 /// A request as the driver describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverRequest {
-    /// Its operation.
+    /// Operation of the request.
     pub operation: DriverOperation,
     /// Sectors of 512 bytes, and the first of them.
     pub sectors: u32,
@@ -84,13 +84,13 @@ pub trait Driver: Debug {
     /// Copies the data of a write.
     ///
     /// # Errors
-    /// When there is none, or less.
+    /// There is none, or less.
     fn read_data(&self, queue: u16, tag: u16, into: &mut [u8]) -> io::Result<()>;
 
     /// Takes the data of a read.
     ///
     /// # Errors
-    /// When none was asked for, or less.
+    /// None was asked for, or less.
     fn write_data(&self, queue: u16, tag: u16, from: &[u8]) -> io::Result<()>;
 }
 
@@ -186,7 +186,7 @@ impl Device {
     /// Serves a device over its driver, which the block layer knows with this geometry. No other process has it.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The system refuses.
     pub fn start(
         (disk, geometry): (&Disk, Geometry),
         driver: Box<dyn Driver>,
