@@ -39,7 +39,7 @@ impl Plan {
             }
         }
         for mishap in &mut self.mishaps {
-            // Replies of the killed process may be read when the next one waits for what nobody knows.
+            // Replies of the killed process may be read when the next one holds writes.
             if let Fault::KillAttach { record, .. } = &mut mishap.fault
                 && *record == Fate::Unreadable
             {

@@ -47,7 +47,7 @@ impl Protocol for AttachProtocol {
 
 impl Played for AttachProtocol {}
 
-/// What the old process offers beside its descriptors.
+/// Offer of the old process, beside its descriptors.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Offered {
     /// Descriptors that are offered.
@@ -254,7 +254,7 @@ fn serve_anew(scene: &Rc<Scene>, node: &DiskNode, life: u64, upgrade: &Upgrade) 
     }
 }
 
-/// What the old process has offered.
+/// Descriptors that the old process has offered.
 struct Opened {
     listener: Option<tcp::Opened>,
     has_resumed: Rc<Cell<bool>>,

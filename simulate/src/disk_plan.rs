@@ -13,7 +13,7 @@ const SHARE: u64 = 180;
 /// Times in a row that a process is killed at most.
 const ROW_MAX: u64 = 4;
 
-/// How the disk's users reach the process that serves it.
+/// Interface by which the disk's users reach the process that serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrontEnd {
     /// By a block layer, which gives each process the requests that are not answered. The process is a short one of the

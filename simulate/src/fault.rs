@@ -1,4 +1,4 @@
-//! What can befall machines, processes, links and the storage.
+//! Faults of machines, processes, links and the storage, and changes that administrators make.
 
 use crate::gateway_plan::{ClusterFault, GroupChange};
 use crate::upgrade_plan::Trouble;

@@ -1,4 +1,4 @@
-//! What must not be observed in a scene: broken protocol, connections lost for no reason, threads that do not rest.
+//! Observations that a scene must not have: broken protocol, connections lost for no reason, threads that do not rest.
 
 use engine::observation::Observation;
 use engine::simulation::{Judge, Outcome};

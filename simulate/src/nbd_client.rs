@@ -174,7 +174,7 @@ impl<'a> Client<'a> {
         if nbd_wire::can_all(flags) { Ok(()) } else { Err(format!("its disk cannot do enough: {flags:#x}")) }
     }
 
-    /// So many bytes, as soon as they have come.
+    /// The next bytes of this number, as soon as they have come.
     fn bytes(&mut self, count: usize) -> Result<Vec<u8>, Lost> {
         while self.input.len() < count {
             self.exchange()?;

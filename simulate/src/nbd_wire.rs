@@ -137,7 +137,7 @@ pub(crate) struct Reply {
 /// data that a request asks for.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Fault of the reply.
 pub(crate) fn reply(
     input: &[u8],
     form: Form,

@@ -37,7 +37,7 @@ pub enum DriverOperation {
 /// A request as the driver describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverRequest {
-    /// Its operation.
+    /// Operation.
     pub operation: DriverOperation,
     /// Sectors of 512 bytes, and the first of them.
     pub sectors: u32,
