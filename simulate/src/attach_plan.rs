@@ -48,7 +48,14 @@ impl Plan {
         }
         for _ in 0..random.between(1, 4) {
             let trouble = any_trouble(&mut random);
-            let trouble = if is_alone && !trouble.is_harmless(false) { Trouble::None } else { trouble };
+            let trouble = match trouble.is_harmless(false) {
+                // The new process has the clients, and gives them up.
+                false if is_alone && random.chance(300) => {
+                    Trouble::Hangup { step: LATE_STEP + random.below(5) as u32 }
+                }
+                false if is_alone => Trouble::None,
+                _ => trouble,
+            };
             let at_us = random.between(50_000, self.run_ms * 1000);
             let most = *random.pick(&[500, 500, 8_000]);
             let fault = Fault::UpgradeAttach { trouble };

@@ -45,7 +45,7 @@ impl Scene {
         });
         node.upgrade.replace(None);
         upgrade.channel.replace(None);
-        // It removes its records, and touches no client.
+        // A process that does not serve removes its records, and touches no client.
         let end = if self.plan.is_of_upgrades_alone() { END_ALONE } else { END };
         if !upgrade.new_serves() && !has_died_within(new, end) {
             return simulation::fail("a process that does not take a disk over does not end");

@@ -253,7 +253,7 @@ pub(crate) fn live(scene: &Rc<Scene>, life: u64) {
     loop {
         match start(scene, node, life, || ()) {
             Ok(process) => return serve(scene, node, &process),
-            // It gets nothing of the system for a while, and is another process from then on.
+            // The process gets nothing of the system for a while, and is another one from then on.
             Err(error) => simulation::say(|| format!("the disk is not served: {error}")),
         }
         sleep(attach::AGAIN);
@@ -288,7 +288,7 @@ pub(crate) fn start(
             sleep(attach::AGAIN);
         },
     };
-    // Its predecessor has ended by then.
+    // The predecessor has ended by then.
     while node.layer.borrow().has_server() {
         sleep(PLACE_INTERVAL);
     }

@@ -299,7 +299,7 @@ impl Client {
     /// A request whose data, if it has some, comes next.
     fn request(&mut self, request: &nbd::Request, session: &Session, storage: &mut Storage) {
         let replies = Replies { headers: session.headers, cookie: request.cookie, offset: request.offset };
-        let export = &storage.exports[session.export];
+        let export = &storage.judged[session.export];
         let size = storage.size_bytes(session.export);
         storage.tally.requests += 1;
         match request.command(session, export, size) {

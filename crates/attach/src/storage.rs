@@ -16,6 +16,9 @@ pub(crate) struct Storage {
     disks: Vec<(Disk, DiskQueues)>,
     /// The disks as clients see them that come now.
     pub(crate) exports: Vec<Export>,
+    /// The same as requests are checked against, with all commands: a client may send what it was offered when there was a path,
+    /// and a target refuses what it does not have.
+    pub(crate) judged: Vec<Export>,
     pub(crate) requests: Requests,
     pub(crate) pool: BufferPool,
     /// Buffers that clients hold.
@@ -44,6 +47,7 @@ impl Storage {
         Self {
             disks: disks.iter().zip(tokens).map(open).collect(),
             exports: disks.iter().map(|(_, export)| export.clone()).collect(),
+            judged: disks.iter().map(|(_, export)| judged(export)).collect(),
             requests: Requests::default(),
             pool: BufferPool::new(),
             budget: BufferBudget::of_thread(count),
@@ -102,10 +106,13 @@ impl Storage {
 
     /// Looks at the disks again, for a client that has come.
     pub(crate) fn renew_exports(&mut self) {
-        for (export, (disk, _)) in self.exports.iter_mut().zip(&self.disks) {
+        for ((export, of_requests), (disk, _)) in
+            self.exports.iter_mut().zip(&mut self.judged).zip(&self.disks)
+        {
             // One that has become unusable is refused by its target.
             if let Ok(now) = disk.export() {
                 *export = Export { block_bytes: export.block_bytes, ..now };
+                *of_requests = judged(export);
             }
         }
     }
@@ -171,4 +178,9 @@ impl Storage {
     pub(crate) fn close(&mut self, ring: &mut Ring) {
         self.disks.iter_mut().for_each(|(_, queues)| queues.close(ring));
     }
+}
+
+/// A disk as requests are checked against it.
+fn judged(export: &Export) -> Export {
+    Export { can_trim: true, can_write_zeroes: true, ..export.clone() }
 }
