@@ -190,7 +190,7 @@ fn under_load(engine: Engine, rounds: usize, change: impl FnOnce(&mut NamespaceC
 }
 
 #[test]
-fn hosts_that_write_notice_nothing_of_twenty_successors() {
+fn hosts_that_write_notice_nothing_of_twenty_upgrades() {
     ENGINES.into_iter().for_each(|engine| under_load(engine, 10, |_| ()));
 }
 
