@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use attach_crate::HandedServer;
 use engine::hand_over::{
-    self, Channel, Fault, Greeting, HandOverError, NewService, NotOffered, OldService, Protocol, Succeeded,
+    self, Channel, Fault, Greeting, HandOverError, NewService, NotOffered, OldService, Protocol,
+    TakeOverOutcome,
 };
 use engine::ring::tcp;
 use engine::simulation::{self, sleep};
@@ -224,8 +225,8 @@ pub(crate) fn live(scene: &Rc<Scene>, life: u64, upgrade: &Rc<Upgrade>, channel:
     // One without a disk has no target; that the old one has died meanwhile is not its fault.
     let Some(process) = service.process else { return ends(false) };
     let (state, is_disowned) = match taken {
-        Ok(Succeeded::Serves) => (State::Serves, false),
-        Ok(Succeeded::StartsAnew(_)) => {
+        Ok(TakeOverOutcome::Serves) => (State::Serves, false),
+        Ok(TakeOverOutcome::StartsAnew(_)) => {
             process.look_again(node);
             (State::ServesAnew, true)
         }

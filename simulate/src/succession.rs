@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::hand_over::{Channel as _, Greeting, HandOverError, NotOffered, OldProcess, Process, Succeeded};
+use engine::hand_over::{
+    Channel as _, Greeting, HandOverError, NotOffered, OldProcess, Process, TakeOverOutcome,
+};
 use engine::ring::{Hold, Moment, tcp};
 use engine::simulation::{self, ProcessId, disk, sleep};
 use engine::target::Target;
@@ -217,11 +219,11 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, chan
         return ends();
     };
     disk::forget();
-    let taken = target.succeed(&channel, &old, &mut ());
+    let taken = target.take_place(&channel, &old, &mut ());
     simulation::say(|| format!("the new process: {taken:?}"));
     match taken {
-        Ok(Succeeded::Serves) => {}
-        Ok(Succeeded::StartsAnew(_)) => {
+        Ok(TakeOverOutcome::Serves) => {}
+        Ok(TakeOverOutcome::StartsAnew(_)) => {
             drop((target, channel));
             return restart(scene, number, upgrade, &opened.listening, true);
         }

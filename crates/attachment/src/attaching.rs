@@ -312,7 +312,7 @@ impl Attaching<'_> {
                 let HandedState::Nbd(clients) = state else { return Err(OTHER_WAY.to_owned()) };
                 holder.adopt(clients, sockets).map_err(|error| error.to_string())
             };
-            let service = match take_over.succeed(adopt) {
+            let service = match take_over.complete(adopt) {
                 Ok(service) => service,
                 Err(failure) => {
                     // It is still the old process's.

@@ -194,7 +194,7 @@ impl Membership {
 
 impl Member {
     /// Learns all of the group, to go on as a gateway that another process is. It says nothing before [`Self::go_on`].
-    pub fn succeed(spec: &GroupSpec, name: &str, offered: &OfferedMember) -> Result<Self, MemberError> {
+    pub fn in_place_of(spec: &GroupSpec, name: &str, offered: &OfferedMember) -> Result<Self, MemberError> {
         let failed = |what: &dyn std::fmt::Display| MemberError::new(format!("gateway group {spec}: {what}"));
         let OfferedMember { gateway, number, epoch, .. } = offered;
         if gateway != name {

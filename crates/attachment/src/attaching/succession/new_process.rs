@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use administration::succession::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
-use engine::hand_over::{self, Fault, HandOverError, NewService, NotOffered, Process as _, Succeeded};
+use engine::hand_over::{self, Fault, HandOverError, NewService, NotOffered, Process as _, TakeOverOutcome};
 use serde_json::Value;
 
 use super::words::{AttachProtocol, HandedGroup, HandedState, OfferedGroup, Word};
@@ -139,7 +139,7 @@ impl GroupTakeOver {
     ///
     /// # Errors
     /// When the old process serves on, or another group fails.
-    pub(in super::super) fn succeed(
+    pub(in super::super) fn complete(
         &mut self,
         adopt: impl FnOnce(HandedState, Vec<OwnedFd>) -> Result<Vec<(String, String)>, String>,
     ) -> Result<Service, Failure> {
@@ -211,13 +211,13 @@ struct Groups {
 impl Speaker {
     fn run(mut self) {
         match hand_over::take_over::<AttachProtocol, Channel>(&self.channel, &self.old, &mut self.groups) {
-            Ok(Succeeded::Serves) => {}
+            Ok(TakeOverOutcome::Serves) => {}
             // Groups attach their disks without the clients of the old process.
-            Ok(Succeeded::StartsAnew(_)) if !self.groups.has_failed => {
+            Ok(TakeOverOutcome::StartsAnew(_)) if !self.groups.has_failed => {
                 eprintln!("selvedge: the old process has died; this one serves, and clients connect again");
                 self.groups.serve(Service { has_old_died: true, is_disowned: true });
             }
-            Ok(Succeeded::StartsAnew(reason)) | Err(reason) => {
+            Ok(TakeOverOutcome::StartsAnew(reason)) | Err(reason) => {
                 return self.groups.give_up(&reason.to_string());
             }
         }
@@ -370,7 +370,7 @@ mod tests {
         fn start(&mut self, taken: Result<(), String>) -> thread::JoinHandle<Result<Service, String>> {
             let mut group = self.groups.remove(0);
             thread::spawn(move || {
-                let service = group.succeed(|_, _| taken.map(|()| Vec::new()));
+                let service = group.complete(|_, _| taken.map(|()| Vec::new()));
                 let service = service.map_err(|failure| format!("{failure:?}"))?;
                 group.serves();
                 Ok(service)
