@@ -91,9 +91,9 @@ impl DiskProcess {
 
     /// Looks for processes that have been killed meanwhile.
     pub(crate) fn look_again(&self, node: &DiskNode) {
-        let late = self.controller_store.predecessors();
-        node.count("predecessors found late", late.len());
-        self.paths.succeed(&late);
+        let late = self.controller_store.left_controllers();
+        node.count("left controllers found late", late.len());
+        self.paths.quiesce_left(&late);
     }
 
     /// Ends what was asked for, and begins nothing else.
@@ -288,7 +288,7 @@ pub(crate) fn start(
             sleep(attach::AGAIN);
         },
     };
-    // The predecessor has ended by then.
+    // The earlier process has ended by then.
     while node.layer.borrow().has_server() {
         sleep(PLACE_INTERVAL);
     }

@@ -386,7 +386,7 @@ const _: () = assert!(STORAGE_THREADS_PER_FILE < STORAGE_THREADS);
 /// The longest that connecting to a Ceph cluster may take, in milliseconds, and any request to its monitors after that.
 pub const CEPH_CONNECT_TIMEOUT_MS: u64 = 10_000;
 /// Time for which a target that starts waits for its images, in milliseconds, before it listens without those that are not
-/// available: long enough for hundreds on a healthy cluster, and for a dead predecessor's connections to be shut out; shorter
+/// available: long enough for hundreds on a healthy cluster, and for a killed target's connections to be shut out; shorter
 /// than a cluster needs to miss one whose connections are unknown, for which the other images must not wait.
 pub const CEPH_OPENING_PATIENCE_MS: u64 = 5_000;
 /// Delay of the next attempt after a connection to a Ceph cluster failed, in milliseconds.
@@ -410,8 +410,8 @@ pub const CEPH_FENCE_S: u32 = 365 * 24 * 3600;
 pub const CEPH_FENCES_AT_ONCE: usize = 32;
 /// Time for which the connections of a target that was killed stay on the cluster's blocklist, in seconds: an hour, as when
 /// Ceph's library breaks a lock. Its process is gone with its sockets, so nothing more can come than what is still on its way.
-pub const PREDECESSOR_FENCE_S: u32 = 3600;
-/// Connections to Ceph clusters that a target keeps the addresses of, its predecessors' included, and then the oldest go:
+pub const KILLED_TARGET_FENCE_S: u32 = 3600;
+/// Connections to Ceph clusters that a target keeps the addresses of, those of killed ones included, and then the oldest go:
 /// more than a machine has memory and threads for, and a file that is written within milliseconds.
 pub const CEPH_CONNECTIONS_KEPT_MAX: usize = 4096;
 /// Operations of a connection to a Ceph cluster that may be under way. Over it the library makes its caller wait, which
