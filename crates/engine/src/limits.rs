@@ -486,7 +486,7 @@ pub const GATEWAY_PORTS_REPORTED_MAX: usize = 16;
 /// dies, `CEPH_FENCES_AT_ONCE` at a time, and hosts wait for that. `IMAGES_PER_CLUSTER` images
 /// share one, so that a subsystem full of images needs an eighth of it.
 pub const GATEWAY_CONNECTIONS_MAX: usize = 1024;
-/// Connections that a gateway may have closed until it puts them on the blocklist itself and forgets them: its successor
+/// Connections that a gateway may have closed until it puts them on the blocklist itself and forgets them: a next owner
 /// has to shut out that many more, and one change of the cluster's map does for all.
 pub const GATEWAY_CLOSED_MAX: usize = 32;
 /// Time for which these stay on the blocklist, in seconds: they are closed, and what is left of
@@ -526,7 +526,7 @@ pub const SNAPSHOT_IMAGES_MAX: usize = 256;
 pub const SNAPSHOT_HOLD_MS: u64 = 10_000;
 /// Part of this time in which the other gateways of a group have to hold theirs, in milliseconds.
 pub const SNAPSHOT_PAUSE_MS: u64 = 3_000;
-/// Images that change hands at a time: each waits for its cluster, and a gateway's successor has seconds for hundreds.
+/// Images that change hands at a time: each waits for its cluster, and the next owner of groups has seconds for hundreds.
 pub const IMAGES_AT_A_TIME: usize = 16;
 /// The longest that closing images may keep a target from ending, in milliseconds.
 pub const CEPH_CLOSE_TIMEOUT_MS: u64 = 5_000;
