@@ -15,8 +15,8 @@ use engine::initiator::{PathOptions, Paths};
 use engine::limits::IO_QUEUES_MAX;
 use uuid::Uuid;
 
+use super::hand_over::{GroupServer, GroupTakeOver, HandedState};
 use super::record::{AttachMethod, KeptRecord, RecordedDevice, RecordedDisk};
-use super::succession::{GroupServer, GroupTakeOver, HandedState};
 use super::{Attaching, OTHER_WAY, watch};
 use crate::disk_users::DiskUsers;
 use crate::failure::Failure;

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use administration::succession::{Channel, await_end, program, start};
+use administration::upgrade::{Channel, await_end, program, start};
 use engine::hand_over::About;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 
 use super::detach::{ALL, place, unknown};
-use super::record::{KnownRecord, succession_place};
-use super::succession::Word;
+use super::hand_over::Word;
+use super::record::{KnownRecord, upgrade_place};
 use crate::failure::Failure;
 use crate::flags::attach::UpgradeAttachFlags;
 use crate::report;
@@ -23,7 +23,7 @@ use crate::report;
 /// Time-out for a process to report its command line.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Time for the new process until it can be upgraded itself.
-const SUCCESSION: Duration = Duration::from_secs(10);
+const UPGRADABLE_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Upgraded processes, as printed.
@@ -113,7 +113,7 @@ fn chosen(flags: &UpgradeAttachFlags) -> Result<Vec<Running>, Failure> {
         // One with disks of a file has a record of each.
         match all.iter_mut().find(|one| one.process == process) {
             Some(one) => one.places.extend(places),
-            None => all.push(Running { process, place: succession_place(folder, process), places }),
+            None => all.push(Running { process, place: upgrade_place(folder, process), places }),
         }
     }
     let is_named = |one: &Running| {
@@ -176,14 +176,14 @@ fn upgrade(running: Running, program: &Path, if_changed: bool) -> Result<Upgrade
     await_end(&old, &mut new, (program, None), &format!("process {process}"))?;
     upgraded.took_ms = Some(begun.elapsed().as_millis() as u64);
     upgraded.process = new.id();
-    await_succession(&place, &mut new);
+    await_upgradable(&place, &mut new);
     Ok(upgraded)
 }
 
 /// Waits until the new process can be upgraded, too. It serves already, so that nothing depends on it.
-fn await_succession(old: &Path, new: &mut Child) {
-    let Some(place) = old.parent().map(|folder| succession_place(folder, new.id())) else { return };
-    let until = Instant::now() + SUCCESSION;
+fn await_upgradable(old: &Path, new: &mut Child) {
+    let Some(place) = old.parent().map(|folder| upgrade_place(folder, new.id())) else { return };
+    let until = Instant::now() + UPGRADABLE_TIMEOUT;
     while Instant::now() < until && matches!(new.try_wait(), Ok(None)) {
         let about = Channel::connect(&place).and_then(|channel| ask(&channel));
         if about.is_ok_and(|about| about.obstacles.is_empty()) {

@@ -9,8 +9,8 @@ use attach::{Disk, Tally, VhostHolder, VhostUserServer};
 use chart::units;
 use engine::initiator::Paths;
 
+use super::hand_over::{GroupServer, GroupTakeOver, HandedState};
 use super::record::{AttachMethod, RecordedDisk};
-use super::succession::{GroupServer, GroupTakeOver, HandedState};
 use super::{AttachedDisk, Attaching, OTHER_WAY, listen, watch};
 use crate::control::socket::SocketFile;
 use crate::failure::Failure;

@@ -26,6 +26,7 @@ use crate::control::{Control, HostRequestWorker, Listeners, SizeWatch};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
+use crate::hand_over::{NewProcess, OldProcess};
 use crate::machine::Machine;
 use crate::mptcp::{Applied, HandedSettings, MptcpMachine, MptcpPlan};
 use crate::report;
@@ -36,7 +37,6 @@ use crate::spec::size::Size;
 use crate::state::StateFile;
 use crate::state_directory::StateDirectory;
 use crate::stop::Stop;
-use crate::succession::{NewProcess, OldProcess};
 use gateway::{GroupSpec, Member, host_name};
 
 /// Time limit, and interval, of attempts to start a target whose old process was killed.

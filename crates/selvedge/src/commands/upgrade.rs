@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use administration::succession::{Channel, ask, await_end, program, start};
+use administration::upgrade::{Channel, ask, await_end, program, start};
 use chart::units;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
@@ -15,9 +15,9 @@ use serde::Serialize;
 use crate::control::socket;
 use crate::failure::Failure;
 use crate::flags::control::UpgradeFlags;
+use crate::hand_over::place_of;
 use crate::report;
 use crate::spec::endpoint::Endpoint;
-use crate::succession::place_of;
 
 /// Time for the new process until its control API answers.
 const ADMINISTRATION: Duration = Duration::from_secs(10);

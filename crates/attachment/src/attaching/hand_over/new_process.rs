@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use administration::succession::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
+use administration::upgrade::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
 use engine::hand_over::{self, Fault, HandOverError, NewService, NotOffered, Process as _, TakeOverOutcome};
 use serde_json::Value;
 
@@ -103,7 +103,7 @@ impl NewProcess {
         }
         let groups = Groups { orders, said, has_failed: false };
         let speaker = Speaker { channel, old: WatchedProcess { process, mark }, outputs, groups };
-        std::thread::Builder::new().name("succession".to_owned()).spawn(move || speaker.run())?;
+        std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || speaker.run())?;
         Ok(Self { take_overs: Mutex::new(take_overs) })
     }
 
@@ -329,7 +329,7 @@ mod tests {
 
     use super::super::super::record::AttachMethod;
     use super::*;
-    use administration::succession::ResumeMark;
+    use administration::upgrade::ResumeMark;
 
     /// Old process with two groups, which is scripted, and the new one that talks to it.
     struct Upgrade {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use administration::succession::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
+use administration::upgrade::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
 use engine::backend::BackendConfig;
 use engine::claims::{self, InheritedMemory};
 use engine::hand_over::{NotOffered, Process as _, TakeOverOutcome};
