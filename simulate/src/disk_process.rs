@@ -17,7 +17,7 @@ use engine::simulation::{self, sleep};
 use engine::transport::{ListenOptions, Transport};
 
 use crate::attach;
-use crate::attach_succession::{self, HandedState};
+use crate::attach_hand_over::{self, HandedState};
 use crate::controller_files::ControllerStore;
 use crate::disk_node::DiskNode;
 use crate::disk_plan::FrontEnd;
@@ -300,7 +300,7 @@ pub(crate) fn start(
 /// Serves until the users are done, or another process does.
 pub(crate) fn serve(scene: &Rc<Scene>, node: &DiskNode, process: &Rc<DiskProcess>) {
     while !node.users_are_done() {
-        attach_succession::leave(scene, node, process);
+        attach_hand_over::leave(scene, node, process);
         process.look_at_device(node);
         if process.is_over.get() {
             return process.stop(node);

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::gateway::{self as process, AGAIN};
 use crate::gateway_plan::GatewayPlan;
+use crate::hand_over::{DEATH, END, WatchedProcess, has_died_within, offered};
 use crate::scene::Scene;
-use crate::succession::{DEATH, END, WatchedProcess, has_died_within, offered};
 use crate::upgrade::{State, Upgrade};
 use crate::upgrade_channel::UpgradeChannel;
 

@@ -16,7 +16,7 @@ use engine::target::hand_over::{Offer, Releases, TargetProtocol, Word};
 use gateway::Membership;
 use serde_json::Value;
 
-use crate::gateway_succession::OldGateway;
+use crate::gateway_hand_over::OldGateway;
 use crate::scene::Scene;
 use crate::target;
 use crate::upgrade::{State, Upgrade};
@@ -88,7 +88,7 @@ pub(crate) fn leave(
     }
     if let Some(channel) = upgrade.channel.take() {
         let upgrade = upgrade.clone();
-        simulation::start_thread("succession", move || {
+        simulation::start_thread("upgrade", move || {
             let outcome = hand(&upgrade, &channel);
             drop(channel);
             simulation::say(|| format!("the old process: {outcome:?}"));

@@ -20,8 +20,8 @@ use serde_json::Value;
 use crate::attach;
 use crate::disk_node::DiskNode;
 use crate::disk_process::{self, DiskProcess, LISTEN};
+use crate::hand_over::{END, OtherProcess, WatchedProcess, has_died_within};
 use crate::scene::Scene;
-use crate::succession::{END, OtherProcess, WatchedProcess, has_died_within};
 use crate::upgrade::{Played, State, Upgrade};
 use crate::upgrade_channel::{Descriptor, UpgradeChannel};
 
@@ -98,7 +98,7 @@ pub(crate) fn leave(scene: &Rc<Scene>, node: &DiskNode, process: &Rc<DiskProcess
     }
     let Some(channel) = upgrade.channel.take() else { return };
     let (scene, process) = (scene.clone(), process.clone());
-    simulation::start_thread("succession", move || {
+    simulation::start_thread("upgrade", move || {
         let Some(node) = &scene.disk else { return };
         let outcome = hand_over(node, &process, &upgrade, &channel);
         drop(channel);
