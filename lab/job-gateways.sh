@@ -56,22 +56,22 @@ goes_on() {
 gateway() { ask_outside gateway "$1"; }
 
 another_is_optimized() {
-    for successor in 2 3; do has_ana_state "$successor" optimized && return; done
+    for next_owner in 2 3; do has_ana_state "$next_owner" optimized && return; done
     return 1
 }
 
 # The host sees its connections end, and another gateway notifies it after the takeover.
 gateway_is_killed() {
-    local successor
+    local next_owner
     gateway kill
     within_ms 60000 'path 1 connecting' has_state 1 connecting
     within_ms 60000 'another path optimized' another_is_optimized
-    goes_on "$successor" 60
+    goes_on "$next_owner" 60
     has_state 1 connecting
     gateway start
     within_ms 120000 'path 1 live again' has_state 1 live
     within_ms 120000 'path 1 optimized again' has_ana_state 1 optimized
-    wait_ms 60000 "path $successor inaccessible again" has_ana_state "$successor" inaccessible
+    wait_ms 60000 "path $next_owner inaccessible again" has_ana_state "$next_owner" inaccessible
     goes_on 1 60
 }
 
@@ -133,7 +133,7 @@ holds_reservation() {
 
 # One that comes late has to find the reservation, and so has the one that gets the image back.
 reservation_outlives_gateway() {
-    local successor
+    local next_owner
     gateway kill
     within_ms 60000 'another path optimized' another_is_optimized
     holds_reservation
@@ -141,7 +141,7 @@ reservation_outlives_gateway() {
     gateway start
     within_ms 120000 'path 1 live again' has_state 1 live
     within_ms 120000 'path 1 optimized again' has_ana_state 1 optimized
-    wait_ms 60000 "path $successor inaccessible again" has_ana_state "$successor" inaccessible
+    wait_ms 60000 "path $next_owner inaccessible again" has_ana_state "$next_owner" inaccessible
     holds_reservation
     dd if=/dev/urandom of="$disk" bs=4k count=16 oflag=direct status=none
 }

@@ -71,13 +71,13 @@ pub(crate) fn live(scene: &Rc<Scene>, life: u64) {
     let began = simulation::now();
     let mut unreadable = node.folder.unreadable();
     let (paths, controller_store) = connect(scene, node, life);
-    // One that was started early waits until its predecessor is gone, and looks again whose place it has.
+    // One that was started early waits until the killed one is gone, and looks again whose place it has.
     while node.layer.borrow().has_server() {
         sleep(PLACE_INTERVAL);
     }
-    let late = controller_store.predecessors();
-    node.count("predecessors found late", late.len());
-    paths.succeed(&late);
+    let late = controller_store.left_controllers();
+    node.count("left controllers found late", late.len());
+    paths.quiesce_left(&late);
     node.layer.borrow_mut().serve(life);
     if node.folder.unreadable() > unreadable {
         unreadable = node.folder.unreadable() - unreadable;
@@ -129,10 +129,10 @@ pub(crate) fn connect_once(
     life: u64,
 ) -> Result<(Arc<Paths>, Arc<ControllerStore>), InitiatorError> {
     let controller_store = node.folder.controller_store(life, node.plan.keep_alive_ms, node.plan.has_resets);
-    let predecessors = controller_store.predecessors();
-    node.count("predecessors found", predecessors.len());
+    let left_controllers = controller_store.left_controllers();
+    node.count("left controllers found", left_controllers.len());
     let options = PathOptions {
-        predecessors,
+        left_controllers,
         record_store: Some(controller_store.clone()),
         ..options(scene, &node.plan)
     };
@@ -142,7 +142,7 @@ pub(crate) fn connect_once(
 /// Ends in order, when all paths are there and nothing of killed processes is left.
 fn leave(node: &DiskNode, paths: &Paths, life: u64) {
     host::wait_for_paths(NUMBER, paths);
-    while paths.wait_for_predecessors().is_some() {
+    while paths.wait_for_left_controllers().is_some() {
         sleep(LOOK_INTERVAL);
     }
     paths.disconnect();
@@ -193,7 +193,7 @@ impl Thread<'_> {
     /// Counts for how long writes are held.
     fn look_at_hold(&mut self, paths: &Paths) {
         let now = simulation::now();
-        let is_held = paths.wait_for_predecessors().is_some();
+        let is_held = paths.wait_for_left_controllers().is_some();
         self.node.holds.set(is_held);
         match self.held_since {
             None if is_held => self.held_since = Some(now),

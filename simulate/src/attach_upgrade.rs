@@ -7,12 +7,12 @@ use std::time::Duration;
 use engine::simulation::{self, sleep};
 
 use crate::attach;
-use crate::attach_succession;
+use crate::attach_hand_over;
 use crate::disk_node::DiskNode;
 use crate::disk_plan::FrontEnd;
 use crate::fault::Fate;
+use crate::hand_over::has_died_within;
 use crate::scene::Scene;
-use crate::succession::has_died_within;
 use crate::upgrade::{State, Upgrade};
 use crate::upgrade_channel::UpgradeChannel;
 use crate::upgrade_plan::{Side, Trouble};
@@ -30,7 +30,7 @@ impl Scene {
         upgrade.channel.replace(Some(olds));
         let (scene, theirs) = (self.clone(), upgrade.clone());
         let new = simulation::start_process(attach::PROCESS, node.machine, move || {
-            attach_succession::live(&scene, new_life, &theirs, news);
+            attach_hand_over::live(&scene, new_life, &theirs, news);
         });
         upgrade.is_new(new);
         node.upgrade.replace(Some(upgrade.clone()));

@@ -175,8 +175,8 @@ pub(crate) struct ControllerStore {
 
 impl ControllerStore {
     /// Controllers of processes that were killed, as far as they were not found before.
-    pub(crate) fn predecessors(&self) -> Vec<ControllerRecord> {
-        self.kept.predecessors().unwrap_or_default()
+    pub(crate) fn left_controllers(&self) -> Vec<ControllerRecord> {
+        self.kept.left_controllers().unwrap_or_default()
     }
 
     /// Sleeps for the time of a step with a file.

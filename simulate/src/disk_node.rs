@@ -17,7 +17,7 @@ use crate::scene::{Scene, address};
 use crate::upgrade::Upgrade;
 use crate::{attach, disk_process, disk_users, nbd_client};
 
-/// The longest that a process was started before its predecessor was killed.
+/// The longest that a process was started before the earlier one was killed.
 const EARLY_MAX: Duration = Duration::from_millis(300);
 
 /// Disk, with the state that the director, its processes and its users share.

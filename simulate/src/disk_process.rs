@@ -17,7 +17,7 @@ use engine::simulation::{self, sleep};
 use engine::transport::{ListenOptions, Transport};
 
 use crate::attach;
-use crate::attach_succession::{self, HandedState};
+use crate::attach_hand_over::{self, HandedState};
 use crate::controller_files::ControllerStore;
 use crate::disk_node::DiskNode;
 use crate::disk_plan::FrontEnd;
@@ -91,9 +91,9 @@ impl DiskProcess {
 
     /// Looks for processes that have been killed meanwhile.
     pub(crate) fn look_again(&self, node: &DiskNode) {
-        let late = self.controller_store.predecessors();
-        node.count("predecessors found late", late.len());
-        self.paths.succeed(&late);
+        let late = self.controller_store.left_controllers();
+        node.count("left controllers found late", late.len());
+        self.paths.quiesce_left(&late);
     }
 
     /// Ends what was asked for, and begins nothing else.
@@ -288,7 +288,7 @@ pub(crate) fn start(
             sleep(attach::AGAIN);
         },
     };
-    // The predecessor has ended by then.
+    // The earlier process has ended by then.
     while node.layer.borrow().has_server() {
         sleep(PLACE_INTERVAL);
     }
@@ -300,7 +300,7 @@ pub(crate) fn start(
 /// Serves until the users are done, or another process does.
 pub(crate) fn serve(scene: &Rc<Scene>, node: &DiskNode, process: &Rc<DiskProcess>) {
     while !node.users_are_done() {
-        attach_succession::leave(scene, node, process);
+        attach_hand_over::leave(scene, node, process);
         process.look_at_device(node);
         if process.is_over.get() {
             return process.stop(node);

@@ -18,7 +18,7 @@ use crate::plan::Mishap;
 use crate::scene::Scene;
 use crate::takeover_phase::Phase;
 use crate::upgrade::State;
-use crate::{group_check, sites, succession, target};
+use crate::{group_check, hand_over, sites, target};
 
 /// Interval at which it checks for orders.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -83,8 +83,8 @@ pub(crate) fn serve_on(
     while !node.ends.get() {
         let (leaving, part) = (target.clone(), membership.clone());
         let hand =
-            move |upgrade: &_, channel: &_| succession::leave_gateway(&leaving, &part, upgrade, channel);
-        match succession::leave(scene, number, hand) {
+            move |upgrade: &_, channel: &_| hand_over::leave_gateway(&leaving, &part, upgrade, channel);
+        match hand_over::leave(scene, number, hand) {
             None | Some(State::Serves) => {}
             Some(State::Ends { .. }) => return target.leave(),
             Some(_) => {

@@ -2,8 +2,8 @@
 
 mod administration;
 mod attach;
+mod attach_hand_over;
 mod attach_plan;
-mod attach_succession;
 mod attach_upgrade;
 mod block;
 mod block_layer;
@@ -17,9 +17,10 @@ mod disk_process;
 mod disk_users;
 mod fault;
 mod gateway;
+mod gateway_hand_over;
 mod gateway_plan;
-mod gateway_succession;
 mod group_check;
+mod hand_over;
 mod history;
 mod host;
 #[cfg(test)]
@@ -38,7 +39,6 @@ mod secrets;
 mod shrink;
 mod sites;
 mod storage;
-mod succession;
 mod takeover_phase;
 mod target;
 mod tenant;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::plan::Plan;
 use crate::scene::{Scene, address, volume};
 use crate::upgrade::State;
-use crate::{secrets, succession, tenants};
+use crate::{hand_over, secrets, tenants};
 
 /// The subsystem that all targets serve.
 pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:simulated";
@@ -83,8 +83,8 @@ pub(crate) fn serve_on(scene: &Rc<Scene>, number: usize, target: Target) {
     let (mut refused_since, mut failed_since) = (None, None);
     while !node.ends.get() {
         let leaving = target.clone();
-        let hand = move |upgrade: &_, channel: &_| succession::leave_target(&leaving, upgrade, channel);
-        match succession::leave(scene, number, hand) {
+        let hand = move |upgrade: &_, channel: &_| hand_over::leave_target(&leaving, upgrade, channel);
+        match hand_over::leave(scene, number, hand) {
             None | Some(State::Serves) => {}
             Some(State::Ends { .. }) => return target.leave(),
             Some(_) => {

@@ -14,7 +14,7 @@ use crate::coverage::Coverage;
 use crate::scene::{Scene, TargetNode};
 use crate::upgrade_channel::{self, UpgradeChannel};
 use crate::upgrade_plan::{Side, Trouble, When};
-use crate::{gateway_succession, succession};
+use crate::{gateway_hand_over, hand_over};
 
 /// The longest that an upgrade may take, whatever befalls it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -307,8 +307,8 @@ impl Scene {
         let (scene, theirs) = (self.clone(), upgrade.clone());
         let new = simulation::start_process(&format!("target{number}"), node.machine, move || {
             match &scene.plan.gateways {
-                Some(plan) => gateway_succession::live(&scene, number, plan, &theirs, news),
-                None => succession::live(&scene, number, &theirs, news),
+                Some(plan) => gateway_hand_over::live(&scene, number, plan, &theirs, news),
+                None => hand_over::live(&scene, number, &theirs, news),
             }
         });
         upgrade.is_new(new);

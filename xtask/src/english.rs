@@ -19,7 +19,7 @@ pub(crate) const RULE: CountedRule = CountedRule {
 const NOT_CHECKED: [&str; 2] = ["bench-runs/", "xtask/src/english.rs"];
 
 /// Phrases that stop a reader, and what says the same. STYLE.md has the reasons.
-const FORBIDDEN: [(&str, &str); 49] = [
+const FORBIDDEN: [(&str, &str); 51] = [
     ("any more", "no longer; further"),
     ("to be had", "available"),
     ("so many", "the number; as many"),
@@ -69,6 +69,8 @@ const FORBIDDEN: [(&str, &str); 49] = [
     ("heir", "new process; next owner"),
     ("lender", "old process"),
     ("estate", "state"),
+    ("predecessor", "old process; killed process"),
+    ("predecessors", "old processes; killed processes"),
 ];
 
 /// After "is no" and "are no" these are English; all else wants "is not a".

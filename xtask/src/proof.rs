@@ -132,7 +132,7 @@ const SUITES: [Suite; 14] = [
     },
     Suite {
         name: "versions",
-        about: "the release before beside this version: as hosts and targets, by files and commands, in succession",
+        about: "the release before beside this version: as hosts and targets, by files and commands, in turn",
         packages: &packages::CHECK,
         needs_root: false,
         inputs: &PROGRAM,

@@ -23,7 +23,7 @@ const FORMATS: [(&str, &str, &str); 12] = [
     ("hand-over of [an upgrade]", "crates/engine/src/target/hand_over/words.rs", "const FORMAT: u32 = "),
     (
         "hand-over of [attached disks]",
-        "crates/attachment/src/attaching/succession/words.rs",
+        "crates/attachment/src/attaching/hand_over/words.rs",
         "const FORMAT: u32 = ",
     ),
     ("state of a group", "crates/gateway/src/format.rs", "RangeInclusive<u32> = 1..="),

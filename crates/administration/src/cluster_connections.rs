@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use engine::ceph::{BeforeUse, CephError, Cluster};
-use engine::limits::{CEPH_CONNECT_TIMEOUT_MS, CEPH_CONNECTIONS_KEPT_MAX, PREDECESSOR_FENCE_S};
+use engine::limits::{CEPH_CONNECT_TIMEOUT_MS, CEPH_CONNECTIONS_KEPT_MAX, KILLED_TARGET_FENCE_S};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -182,7 +182,7 @@ impl ClusterConnections {
         let work = move || {
             let began = Instant::now();
             let addresses: Vec<&str> = left.iter().map(|connection| connection.address.as_str()).collect();
-            let outcome = cluster.blocklist_all(&addresses, PREDECESSOR_FENCE_S);
+            let outcome = cluster.blocklist_all(&addresses, KILLED_TARGET_FENCE_S);
             let outcome = outcome.and_then(|()| cluster.wait_for_latest_map());
             if tell(&addresses, outcome, cluster.options().id(), began.elapsed()) {
                 let mut known = this.lock();

@@ -22,4 +22,4 @@ pub mod machine;
 pub mod mptcp;
 pub mod state;
 pub mod state_directory;
-pub mod succession;
+pub mod upgrade;

@@ -6,6 +6,7 @@ mod controllers;
 mod detach;
 pub mod edges;
 mod ending;
+mod hand_over;
 mod host_metrics;
 mod list;
 mod many;
@@ -20,7 +21,6 @@ mod record_keeping;
 mod records_lock;
 mod recover;
 mod stage_notice;
-mod succession;
 mod ublk;
 mod udev;
 mod upgrade;
@@ -49,6 +49,9 @@ use self::confined::Prepared;
 use self::controllers::{AllControllers, WaitNotice};
 pub use self::detach::Detached;
 use self::ending::{EndRequest, Ending, EndingStep};
+use self::hand_over::{
+    DiskGroup, GroupServer, GroupTakeOver, HandedState, NewProcess, OldProcess, Registration,
+};
 use self::host_metrics::HostMetrics;
 pub use self::list::AttachedDisks;
 use self::nbd::{Address, NbdListener};
@@ -57,9 +60,6 @@ use self::other_attachment::OtherAttachment;
 use self::path_notice::PathNotice;
 use self::record::{AttachMethod, CommandLine, KeptRecord, KnownRecord, RecordedDisk, identity};
 use self::stage_notice::StageNotice;
-use self::succession::{
-    DiskGroup, GroupServer, GroupTakeOver, HandedState, NewProcess, OldProcess, Registration,
-};
 pub use self::upgrade::UpgradedProcesses;
 use crate::control::socket::{self, SocketFile};
 use crate::discovery;
@@ -312,7 +312,7 @@ impl Attaching<'_> {
                 let HandedState::Nbd(clients) = state else { return Err(OTHER_WAY.to_owned()) };
                 holder.adopt(clients, sockets).map_err(|error| error.to_string())
             };
-            let service = match take_over.succeed(adopt) {
+            let service = match take_over.complete(adopt) {
                 Ok(service) => service,
                 Err(failure) => {
                     // It is still the old process's.

@@ -386,7 +386,7 @@ const _: () = assert!(STORAGE_THREADS_PER_FILE < STORAGE_THREADS);
 /// The longest that connecting to a Ceph cluster may take, in milliseconds, and any request to its monitors after that.
 pub const CEPH_CONNECT_TIMEOUT_MS: u64 = 10_000;
 /// Time for which a target that starts waits for its images, in milliseconds, before it listens without those that are not
-/// available: long enough for hundreds on a healthy cluster, and for a dead predecessor's connections to be shut out; shorter
+/// available: long enough for hundreds on a healthy cluster, and for a killed target's connections to be shut out; shorter
 /// than a cluster needs to miss one whose connections are unknown, for which the other images must not wait.
 pub const CEPH_OPENING_PATIENCE_MS: u64 = 5_000;
 /// Delay of the next attempt after a connection to a Ceph cluster failed, in milliseconds.
@@ -410,8 +410,8 @@ pub const CEPH_FENCE_S: u32 = 365 * 24 * 3600;
 pub const CEPH_FENCES_AT_ONCE: usize = 32;
 /// Time for which the connections of a target that was killed stay on the cluster's blocklist, in seconds: an hour, as when
 /// Ceph's library breaks a lock. Its process is gone with its sockets, so nothing more can come than what is still on its way.
-pub const PREDECESSOR_FENCE_S: u32 = 3600;
-/// Connections to Ceph clusters that a target keeps the addresses of, its predecessors' included, and then the oldest go:
+pub const KILLED_TARGET_FENCE_S: u32 = 3600;
+/// Connections to Ceph clusters that a target keeps the addresses of, those of killed ones included, and then the oldest go:
 /// more than a machine has memory and threads for, and a file that is written within milliseconds.
 pub const CEPH_CONNECTIONS_KEPT_MAX: usize = 4096;
 /// Operations of a connection to a Ceph cluster that may be under way. Over it the library makes its caller wait, which
@@ -486,7 +486,7 @@ pub const GATEWAY_PORTS_REPORTED_MAX: usize = 16;
 /// dies, `CEPH_FENCES_AT_ONCE` at a time, and hosts wait for that. `IMAGES_PER_CLUSTER` images
 /// share one, so that a subsystem full of images needs an eighth of it.
 pub const GATEWAY_CONNECTIONS_MAX: usize = 1024;
-/// Connections that a gateway may have closed until it puts them on the blocklist itself and forgets them: its successor
+/// Connections that a gateway may have closed until it puts them on the blocklist itself and forgets them: a next owner
 /// has to shut out that many more, and one change of the cluster's map does for all.
 pub const GATEWAY_CLOSED_MAX: usize = 32;
 /// Time for which these stay on the blocklist, in seconds: they are closed, and what is left of
@@ -526,7 +526,7 @@ pub const SNAPSHOT_IMAGES_MAX: usize = 256;
 pub const SNAPSHOT_HOLD_MS: u64 = 10_000;
 /// Part of this time in which the other gateways of a group have to hold theirs, in milliseconds.
 pub const SNAPSHOT_PAUSE_MS: u64 = 3_000;
-/// Images that change hands at a time: each waits for its cluster, and a gateway's successor has seconds for hundreds.
+/// Images that change hands at a time: each waits for its cluster, and the next owner of groups has seconds for hundreds.
 pub const IMAGES_AT_A_TIME: usize = 16;
 /// The longest that closing images may keep a target from ending, in milliseconds.
 pub const CEPH_CLOSE_TIMEOUT_MS: u64 = 5_000;

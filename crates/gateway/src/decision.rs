@@ -117,7 +117,7 @@ pub(crate) fn decide(state: &GroupState, view: &View<'_>) -> Decision {
     let mut decision = Decision::default();
     for number in state.owned(view.me) {
         let group = &state.groups[&number];
-        let is_going = state.is_to_be_dissolved(number) || successor(state, view, number).is_some();
+        let is_going = state.is_to_be_dissolved(number) || recipient(state, view, number).is_some();
         if view.is_leaving || is_going {
             // Who gets it must not find writes after its own that were sent here long before.
             if view.has_lease && view.has_late {
@@ -151,7 +151,7 @@ fn start_new_epoch(state: &GroupState, view: &View<'_>) -> Decision {
     let own = state.owned(view.me).filter(|number| !state.is_to_be_dissolved(*number));
     let next_owners = own.filter_map(|number| {
         let next_owner =
-            if view.is_leaving { next_owner(state, view, number) } else { successor(state, view, number) };
+            if view.is_leaving { next_owner(state, view, number) } else { recipient(state, view, number) };
         Some((number, next_owner?))
     });
     Decision { standing: Standing::Expelled, next_owners: next_owners.collect(), ..Decision::default() }
@@ -172,7 +172,7 @@ fn standing(state: &GroupState, view: &View<'_>) -> Standing {
 
 /// The gateway that this load-balancing group goes to, when it is this gateway's to give: back to the one that it is
 /// preferred for, or to its location, or to one that hosts are at.
-fn successor(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> {
+fn recipient(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> {
     let group = &state.groups[&number];
     // Who has just taken over finishes that first.
     if group.state != Phase::Serving {
@@ -270,7 +270,7 @@ fn finish(wanted: &mut GroupState, state: &GroupState, view: &View<'_>, number: 
     let next_owner = if view.is_leaving {
         is_released.then(|| next_owner(wanted, view, number))
     } else {
-        successor(state, view, number).filter(|_| is_released).map(Some)
+        recipient(state, view, number).filter(|_| is_released).map(Some)
     };
     let Some(group) = wanted.groups.get_mut(&number) else { return };
     if let Some(owner) = next_owner {

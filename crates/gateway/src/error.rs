@@ -97,7 +97,7 @@ impl From<Refused> for GroupError {
 
 /// Reason for which a gateway does not go on in another process.
 #[derive(Debug, thiserror::Error)]
-pub enum SuccessionError {
+pub enum MemberHandOverError {
     /// The old process removes connections from the group's state, which takes long.
     #[error("this gateway is forgetting connections that it has closed; try again")]
     Pruning,
@@ -118,7 +118,7 @@ pub enum SuccessionError {
     Target(#[from] TargetError),
 }
 
-impl SuccessionError {
+impl MemberHandOverError {
     /// Party at fault.
     pub const fn fault(&self) -> Fault {
         match self {
@@ -146,20 +146,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_succession_says_why_and_blames_the_cluster() {
+    fn a_refused_hand_over_says_why_and_blames_the_cluster() {
         let configuration = TargetError::Config("a target listens on at most 1 address".to_owned());
         for (error, said) in [
             (
-                SuccessionError::Pruning,
+                MemberHandOverError::Pruning,
                 "this gateway is forgetting connections that it has closed; try again",
             ),
-            (SuccessionError::Dead, "the group has declared this gateway dead"),
-            (SuccessionError::DeadMeanwhile, "the group has declared this gateway dead meanwhile"),
-            (SuccessionError::LateMeanwhile, "commands on its images have taken too long meanwhile"),
-            (SuccessionError::Target(configuration), "a target listens on at most 1 address"),
+            (MemberHandOverError::Dead, "the group has declared this gateway dead"),
+            (MemberHandOverError::DeadMeanwhile, "the group has declared this gateway dead meanwhile"),
+            (MemberHandOverError::LateMeanwhile, "commands on its images have taken too long meanwhile"),
+            (MemberHandOverError::Target(configuration), "a target listens on at most 1 address"),
         ] {
             assert_eq!(error.to_string(), said);
-            let fault = if matches!(error, SuccessionError::Pruning) { Fault::Time } else { Fault::System };
+            let fault =
+                if matches!(error, MemberHandOverError::Pruning) { Fault::Time } else { Fault::System };
             assert_eq!(error.fault(), fault, "{said}");
         }
     }

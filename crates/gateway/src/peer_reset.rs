@@ -34,7 +34,7 @@ pub(crate) enum Rest {
 /// State of rest of this controller, by a state read after the request, for a gateway that has put
 /// the connections `fenced` on the blocklist itself.
 ///
-/// An epoch is in the state before it has a controller, and its successor ends those it left before it serves. So who
+/// An epoch is in the state before it has a controller, and the epoch after it ends those it left before it serves. So who
 /// is not in the state as it is now writes by its former connections alone, and what was to be fenced of these is in the
 /// fence of a load-balancing group until it is.
 ///

@@ -1,4 +1,4 @@
-//! Forgetting connections that a gateway has closed, so that its successor does not have to shut out all that it ever had. It
+//! Forgetting connections that a gateway has closed, so that the next owner of its groups does not have to shut out all of them. It
 //! shuts them out itself first: what they have sent may lie in an OSD yet.
 
 use std::collections::BTreeSet;

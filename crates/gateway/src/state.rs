@@ -337,7 +337,7 @@ impl GroupState {
     }
 
     /// Forgets connections of this gateway's that are on the blocklist, and whether there were any: one that was given up has
-    /// left them to its successors.
+    /// left them to the next owners of its groups.
     pub(crate) fn forget_addresses(&mut self, me: &Owner, fenced: &BTreeSet<String>) -> bool {
         let count = self.addresses(me).len();
         if count > 0

@@ -10,8 +10,8 @@ mod config;
 pub mod edges;
 mod file_size_limit;
 mod flags;
+mod hand_over;
 mod service;
-mod succession;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -50,7 +50,7 @@ impl Daemon {
     /// # Errors
     /// That one has ended.
     pub(super) fn follow(&mut self, process: i32) -> Result<(), String> {
-        let gone = || format!("{}: its successor has ended", self.name);
+        let gone = || format!("{}: its new process has ended", self.name);
         let process = Pid::from_raw(process).ok_or_else(gone)?;
         self.next = Some(pidfd_open(process, PidfdFlags::empty()).map_err(|_| gone())?);
         // Where it was a child, it has ended, and is taken away here.

@@ -63,10 +63,10 @@ pub(super) fn images_go_over(testbed: &mut Testbed) -> Result<(), String> {
 }
 
 /// The process that goes on, by what the upgrade says of it.
-fn follow(next: &mut Daemon, answer: Answer, former: u32) -> Result<u32, String> {
+fn follow(next: &mut Daemon, answer: Answer, old: u32) -> Result<u32, String> {
     let upgrade = answer.json()?;
-    if upgrade["former_process"] != former {
-        return Err(format!("not in place of {former}: {upgrade}"));
+    if upgrade["former_process"] != old {
+        return Err(format!("not in place of {old}: {upgrade}"));
     }
     let process = upgrade["process"].as_u64().and_then(|process| u32::try_from(process).ok());
     let process = process.ok_or_else(|| format!("no process: {upgrade}"))?;

@@ -22,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::Token;
 pub use super::ask::encode;
-use super::limits::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, SUCCESSION_INTERVAL, SUCCESSION_TIMEOUT};
+use super::limits::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, NEW_PROCESS_INTERVAL, NEW_PROCESS_TIMEOUT};
 use super::socket::{default_folders, living_sockets};
 use super::tls::{ClientTls, OwnCertificate};
 use crate::failure::Failure;
@@ -154,8 +154,8 @@ impl Client {
                 let (status, answer) = outcome.map_err(|error| self.failed(&error))?;
                 return if status.is_success() { Ok(answer) } else { Err(self.refused(status, &answer)) };
             }
-            until.get_or_insert_with(|| Instant::now() + SUCCESSION_TIMEOUT);
-            thread::sleep(SUCCESSION_INTERVAL);
+            until.get_or_insert_with(|| Instant::now() + NEW_PROCESS_TIMEOUT);
+            thread::sleep(NEW_PROCESS_INTERVAL);
         }
     }
 
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_the_former_process_is_sent_to_the_next_one() {
+    fn a_request_to_the_old_process_is_sent_to_the_new_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("control.sock");
         let client = |path: &Path| Client {

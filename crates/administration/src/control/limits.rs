@@ -156,9 +156,9 @@ pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// A client of ours waits this long for an answer: longer than the other side takes for one.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
 /// The same for the new process of a target that is handed over to listen: it does as soon as it serves hosts.
-pub(super) const SUCCESSION_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const NEW_PROCESS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of a client's requests meanwhile.
-pub(super) const SUCCESSION_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const NEW_PROCESS_INTERVAL: Duration = Duration::from_millis(50);
 
 const _: () = {
     assert!(CONNECTION_TIMEOUT.as_secs() > HEAD_TIMEOUT.as_secs() + BODY_TIMEOUT.as_secs());

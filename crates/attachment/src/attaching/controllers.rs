@@ -76,7 +76,7 @@ impl AllControllers {
             Arc::new(in_folder(folder, &path.subsystem_nqn, options.nsid, path.keep_alive_ms))
         });
         if let Some(controllers) = &controllers {
-            options.predecessors = controllers.predecessors().map_err(|error| {
+            options.left_controllers = controllers.left_controllers().map_err(|error| {
                 Failure::failed(format!("{} cannot be read: {error}", controllers.files().folder.display()))
             })?;
             options.record_store = Some(controllers.clone());
@@ -93,8 +93,8 @@ impl AllControllers {
     /// Looks for processes that have been killed since: the one that had the place of this one has ended only now.
     pub(super) fn look_again(&self) {
         for (controllers, paths) in &*self.lock() {
-            match controllers.predecessors() {
-                Ok(predecessors) => paths.succeed(&predecessors),
+            match controllers.left_controllers() {
+                Ok(left_controllers) => paths.quiesce_left(&left_controllers),
                 Err(error) => {
                     eprintln!("selvedge: {} cannot be read: {error}", controllers.files().folder.display());
                 }
@@ -321,15 +321,15 @@ pub(super) fn parse(bytes: &[u8], subsystem_nqn: &str, nsid: u32) -> Result<Vec<
 /// Reports writes that wait for long: for the controllers of a killed process, or of a lost path.
 #[derive(Debug)]
 pub(super) struct WaitNotice {
-    predecessors: Wait,
+    left_controllers: Wait,
     lost: Wait,
 }
 
 impl WaitNotice {
     pub(super) fn new() -> Self {
-        // Writes wait for predecessors since before the process has anything to look at.
-        let predecessors = Wait { since: Some(Instant::now()), is_reported: false };
-        Self { predecessors, lost: Wait::default() }
+        // Writes wait for left controllers since before the process has anything to look at.
+        let left_controllers = Wait { since: Some(Instant::now()), is_reported: false };
+        Self { left_controllers, lost: Wait::default() }
     }
 
     /// Prints a line when writes have waited for long, and another one when they continue.
@@ -337,7 +337,7 @@ impl WaitNotice {
         let now = Instant::now();
         let longest =
             |wait: fn(&Paths) -> Option<Duration>| all_paths.iter().filter_map(|paths| wait(paths)).max();
-        match self.predecessors.changed(longest(Paths::wait_for_predecessors), now) {
+        match self.left_controllers.changed(longest(Paths::wait_for_left_controllers), now) {
             Some(WaitChange::Begun(left)) => eprintln!(
                 "selvedge: an attach process of this disk was killed; writes wait until the commands that it had sent have ended, \
                  for {} at most",
@@ -458,8 +458,8 @@ mod tests {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         }
         assert!(
-            one.predecessors().unwrap().is_empty()
-                && controllers(folder.path()).predecessors().unwrap().is_empty()
+            one.left_controllers().unwrap().is_empty()
+                && controllers(folder.path()).left_controllers().unwrap().is_empty()
         );
         for id in [1, 3] {
             one.quiesced(&record(id));
@@ -477,19 +477,19 @@ mod tests {
         killed.save(&record(2)).unwrap();
         drop(killed);
         let elsewhere = in_folder(folder.path().to_owned(), NQN, 2, 5000);
-        assert!(elsewhere.predecessors().unwrap().is_empty(), "it had another namespace");
+        assert!(elsewhere.left_controllers().unwrap().is_empty(), "it had another namespace");
         // Two that come after it wait both, and neither counts on the other.
         let next = [(); 2].map(|()| controllers(folder.path()));
         for one in &next {
-            assert_eq!(one.predecessors().unwrap(), [record(1), record(2)]);
-            assert!(one.predecessors().unwrap().is_empty(), "it is found once");
+            assert_eq!(one.left_controllers().unwrap(), [record(1), record(2)]);
+            assert!(one.left_controllers().unwrap().is_empty(), "it is found once");
             one.save(&record(7)).unwrap();
         }
         next[0].quiesced(&record(1));
         drop(next);
         // They have been killed as well.
         let last = controllers(folder.path());
-        let found = last.predecessors().unwrap();
+        let found = last.left_controllers().unwrap();
         assert_eq!(found.len(), 4, "{found:?}");
         found.iter().for_each(|record| last.quiesced(record));
         assert!(files(folder.path()).is_empty());
@@ -516,7 +516,7 @@ mod tests {
             assert_ne!(text, good);
             fs::write(&path, text).unwrap();
             let next = controllers(folder.path());
-            assert_eq!(next.predecessors().unwrap(), [ControllerRecord::unknown(5000)]);
+            assert_eq!(next.left_controllers().unwrap(), [ControllerRecord::unknown(5000)]);
             next.quiesced(&ControllerRecord::unknown(5000));
             assert!(!path.exists());
         }
@@ -525,12 +525,12 @@ mod tests {
             folder.path().join(format!("{}x{SUFFIX}", controllers(folder.path()).files().namespace.prefix));
         fs::create_dir(&nameless).unwrap();
         assert_eq!(
-            controllers(folder.path()).predecessors().unwrap(),
+            controllers(folder.path()).left_controllers().unwrap(),
             [ControllerRecord::unknown(KEEP_ALIVE_MS_USUAL)]
         );
         fs::remove_dir(&nameless).unwrap();
         fs::write(&path, good).unwrap();
-        assert_eq!(controllers(folder.path()).predecessors().unwrap(), [record(1)]);
+        assert_eq!(controllers(folder.path()).left_controllers().unwrap(), [record(1)]);
     }
 
     #[test]
@@ -547,7 +547,7 @@ mod tests {
         own.quiesced(&record(1));
         drop(own);
         assert_eq!(
-            controllers(folder.path()).predecessors().unwrap(),
+            controllers(folder.path()).left_controllers().unwrap(),
             [record(2)],
             "what was refused is not there"
         );

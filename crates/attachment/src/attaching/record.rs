@@ -28,7 +28,7 @@ const VERSION: u32 = 1;
 pub(super) const FOLDER: &str = "attach";
 const SUFFIX: &str = "json";
 /// The end of the name of where a process waits for a new process.
-const SUCCESSION_SUFFIX: &str = "upgrade";
+const UPGRADE_SUFFIX: &str = "upgrade";
 /// Bytes of a record: a command line has at most 128 KiB in an argument, and few arguments.
 const LENGTH_MAX: u64 = 1 << 20;
 /// Longest time for which another process holds the lock to inspect it.
@@ -365,7 +365,7 @@ impl KnownRecord {
         if let Some(lock) = &self.lock {
             remove(&self.path, lock);
             if let Some(folder) = self.path.parent() {
-                remove_unused(&succession_place(folder, self.record.process.pid));
+                remove_unused(&upgrade_place(folder, self.record.process.pid));
             }
         }
     }
@@ -373,11 +373,11 @@ impl KnownRecord {
 
 /// Returns the path of the socket at which a process with a record in this folder waits for its
 /// new process.
-pub(super) fn succession_place(folder: &Path, process: u32) -> PathBuf {
-    folder.join(format!("{process}.{SUCCESSION_SUFFIX}"))
+pub(super) fn upgrade_place(folder: &Path, process: u32) -> PathBuf {
+    folder.join(format!("{process}.{UPGRADE_SUFFIX}"))
 }
 
-/// Removes the succession sockets of killed processes: the processes that took over their disks have their own.
+/// Removes the upgrade sockets of killed processes: the processes that took over their disks have their own.
 pub(super) fn remove_left_places() {
     socket::kept_folders().iter().for_each(|folder| remove_left_places_in(&folder.join(FOLDER)));
 }
@@ -386,7 +386,7 @@ fn remove_left_places_in(folder: &Path) {
     let Ok(folder) = PrivateFolder::open(folder) else { return };
     let entries = fs::read_dir(folder.path()).into_iter().flatten().flatten();
     for place in entries.map(|entry| entry.path()) {
-        let is_one = place.extension().is_some_and(|extension| extension == SUCCESSION_SUFFIX);
+        let is_one = place.extension().is_some_and(|extension| extension == UPGRADE_SUFFIX);
         let process = place.file_stem().and_then(|name| name.to_str()?.parse::<u32>().ok());
         // One that begins to wait has its place before it can be reached there.
         if is_one && process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
@@ -460,8 +460,8 @@ pub(super) mod tests {
     fn places_of_killed_processes_go_and_others_stay() {
         let folder = tempfile::tempdir().unwrap();
         // No process has this number: it is above what Linux gives.
-        let [dead, waits] = [u32::MAX, u32::MAX - 1].map(|number| succession_place(folder.path(), number));
-        let begins = succession_place(folder.path(), std::process::id());
+        let [dead, waits] = [u32::MAX, u32::MAX - 1].map(|number| upgrade_place(folder.path(), number));
+        let begins = upgrade_place(folder.path(), std::process::id());
         let _waiting = UnixListener::bind(&waits).unwrap();
         [&dead, &begins].into_iter().for_each(|place| drop(UnixListener::bind(place).unwrap()));
         remove_left_places_in(folder.path());

@@ -15,8 +15,8 @@ use engine::initiator::{PathOptions, Paths};
 use engine::limits::IO_QUEUES_MAX;
 use uuid::Uuid;
 
+use super::hand_over::{GroupServer, GroupTakeOver, HandedState};
 use super::record::{AttachMethod, KeptRecord, RecordedDevice, RecordedDisk};
-use super::succession::{GroupServer, GroupTakeOver, HandedState};
 use super::{Attaching, OTHER_WAY, watch};
 use crate::disk_users::DiskUsers;
 use crate::failure::Failure;
@@ -71,7 +71,7 @@ pub(super) fn serve(
         Some(left) => adopt(attaching, disks, (&recorded, left))?,
     };
     if let Some(take_over) = &mut take_over {
-        succeed(attaching, take_over)?;
+        complete(attaching, take_over)?;
     }
     let recorded = recorded.into_iter().zip(&devices);
     let recorded = recorded.map(|(disk, device)| RecordedDisk { device: Some(device.id().into()), ..disk });
@@ -172,8 +172,8 @@ fn leave(devices: Vec<Device>, kept: Option<KeptRecord>) {
 }
 
 /// Waits until the old process leaves its devices.
-fn succeed(attaching: &Attaching<'_>, take_over: &mut GroupTakeOver) -> Result<(), Failure> {
-    let service = take_over.succeed(|state, _| match state {
+fn complete(attaching: &Attaching<'_>, take_over: &mut GroupTakeOver) -> Result<(), Failure> {
+    let service = take_over.complete(|state, _| match state {
         HandedState::Ublk => Ok(Vec::new()),
         _ => Err(OTHER_WAY.to_owned()),
     })?;

@@ -2,29 +2,20 @@
 //! else.
 
 use std::fmt;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use administration::succession::{Channel, await_end, program, start};
-use engine::hand_over::About;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use administration::upgrade::{
+    ANSWER, Channel, OtherProcess, ask, await_end, await_report, program, runs, start,
+};
 use serde::Serialize;
 
 use super::detach::{ALL, place, unknown};
-use super::record::{KnownRecord, succession_place};
-use super::succession::Word;
+use super::hand_over::AttachProtocol;
+use super::record::{KnownRecord, upgrade_place};
 use crate::failure::Failure;
 use crate::flags::attach::UpgradeAttachFlags;
 use crate::report;
-
-/// Time-out for a process to report its command line.
-const ANSWER: Duration = Duration::from_secs(10);
-/// Time for the new process until it can be upgraded itself.
-const SUCCESSION: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Upgraded processes, as printed.
 #[derive(Default, Serialize, schemars::JsonSchema)]
@@ -113,7 +104,7 @@ fn chosen(flags: &UpgradeAttachFlags) -> Result<Vec<Running>, Failure> {
         // One with disks of a file has a record of each.
         match all.iter_mut().find(|one| one.process == process) {
             Some(one) => one.places.extend(places),
-            None => all.push(Running { process, place: succession_place(folder, process), places }),
+            None => all.push(Running { process, place: upgrade_place(folder, process), places }),
         }
     }
     let is_named = |one: &Running| {
@@ -147,7 +138,7 @@ fn upgrade(running: Running, program: &Path, if_changed: bool) -> Result<Upgrade
             peer.uid.as_raw()
         )));
     }
-    let about = ask(&channel).map_err(unreachable)?;
+    let about = ask::<AttachProtocol>(&channel, ANSWER).map_err(unreachable)?;
     drop(channel);
     let mut upgraded = UpgradedProcess {
         old_process: about.process,
@@ -157,8 +148,7 @@ fn upgrade(running: Running, program: &Path, if_changed: bool) -> Result<Upgrade
         places,
         took_ms: None,
     };
-    let is_same = || fs::metadata(program).is_ok_and(|file| about.program == Some((file.dev(), file.ino())));
-    if if_changed && is_same() {
+    if if_changed && runs(&about, program) {
         return Ok(upgraded);
     }
     if !about.obstacles.is_empty() {
@@ -167,40 +157,17 @@ fn upgrade(running: Running, program: &Path, if_changed: bool) -> Result<Upgrade
             about.obstacles.join("; ")
         )));
     }
-    let old = i32::try_from(about.process).ok().and_then(Pid::from_raw);
-    let old = old.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
-    let old = old.ok_or_else(|| Failure::failed(format!("process {process} has ended")))?;
+    let ended = || Failure::failed(format!("process {process} has ended"));
+    let old = OtherProcess::of(&about).ok_or_else(ended)?;
     let begun = Instant::now();
     let mut new = start(program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
     await_end(&old, &mut new, (program, None), &format!("process {process}"))?;
     upgraded.took_ms = Some(begun.elapsed().as_millis() as u64);
     upgraded.process = new.id();
-    await_succession(&place, &mut new);
+    // The next upgrade finds the new process at its own place.
+    if let Some(place) = place.parent().map(|folder| upgrade_place(folder, new.id())) {
+        await_report::<AttachProtocol>(&place, &mut new, |about| about.obstacles.is_empty());
+    }
     Ok(upgraded)
-}
-
-/// Waits until the new process can be upgraded, too. It serves already, so that nothing depends on it.
-fn await_succession(old: &Path, new: &mut Child) {
-    let Some(place) = old.parent().map(|folder| succession_place(folder, new.id())) else { return };
-    let until = Instant::now() + SUCCESSION;
-    while Instant::now() < until && matches!(new.try_wait(), Ok(None)) {
-        let about = Channel::connect(&place).and_then(|channel| ask(&channel));
-        if about.is_ok_and(|about| about.obstacles.is_empty()) {
-            return;
-        }
-        std::thread::sleep(LOOK_AGAIN);
-    }
-}
-
-fn ask(channel: &Channel) -> std::io::Result<About> {
-    channel.wait_at_most(Some(ANSWER))?;
-    channel.say(
-        &Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true, knows: Vec::new() },
-        &[],
-    )?;
-    match channel.hear()? {
-        (Word::About(about), _) => Ok(about),
-        _ => Err(std::io::Error::other("it answers something else")),
-    }
 }

@@ -9,8 +9,8 @@ use attach::{Disk, Tally, VhostHolder, VhostUserServer};
 use chart::units;
 use engine::initiator::Paths;
 
+use super::hand_over::{GroupServer, GroupTakeOver, HandedState};
 use super::record::{AttachMethod, RecordedDisk};
-use super::succession::{GroupServer, GroupTakeOver, HandedState};
 use super::{AttachedDisk, Attaching, OTHER_WAY, listen, watch};
 use crate::control::socket::SocketFile;
 use crate::failure::Failure;
@@ -64,7 +64,7 @@ pub(super) fn serve(
         server.map_err(|error| Failure::failed(format!("cannot serve vhost-user front ends: {error}")))?;
     let holder = server.holder();
     if let Some(take_over) = &mut take_over
-        && let Err(failure) = succeed(attaching, &holder, take_over)
+        && let Err(failure) = complete(attaching, &holder, take_over)
     {
         // They are still the old process's.
         files.into_iter().for_each(SocketFile::leave);
@@ -132,12 +132,12 @@ fn listening_sockets(
 }
 
 /// Takes over from another process.
-fn succeed(
+fn complete(
     attaching: &Attaching<'_>,
     holder: &VhostHolder,
     take_over: &mut GroupTakeOver,
 ) -> Result<(), Failure> {
-    let service = take_over.succeed(|state, descriptors| match state {
+    let service = take_over.complete(|state, descriptors| match state {
         HandedState::VhostUser(front_ends) => {
             holder.adopt(front_ends, descriptors).map_err(|error| error.to_string())
         }

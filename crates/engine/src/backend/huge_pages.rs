@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Ratio of rest to work: after each move the thread sleeps this many times as long as the move
 /// took.
 const REST_PARTS: u32 = 3;
-/// Attempts in succession at chunks that are in use, before they stay as they are.
+/// Attempts in a row at chunks that are in use, before they stay as they are.
 const ATTEMPTS: u32 = 5;
 
 /// The thread; `None` where the system does not want huge pages, or has no thread.

@@ -23,7 +23,7 @@ pub use channel::{Channel, OldProcess, Process};
 pub use frame::{decode, encode};
 pub(crate) use hand_over_error::LATE_IMAGE;
 pub use hand_over_error::{Fault, HandOverError};
-pub use new_process::{NewService, NotOffered, Succeeded, ask, take_over};
+pub use new_process::{NewService, NotOffered, TakeOverOutcome, ask, take_over};
 pub use old_process::{Greeting, OldService, hand_over};
 pub use step::{Event, NewStep, OldStep};
 pub use words::{About, Word};

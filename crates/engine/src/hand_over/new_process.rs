@@ -32,7 +32,7 @@ impl From<io::Error> for NotOffered {
 
 /// Result of a take-over.
 #[derive(Debug)]
-pub enum Succeeded {
+pub enum TakeOverOutcome {
     /// This process serves.
     Serves,
     /// Neither process serves: the old one has died while requests were under way, or has changed
@@ -96,7 +96,7 @@ pub fn take_over<P: Protocol, C: Channel<P>>(
     channel: &C,
     old: &impl OldProcess,
     service: &mut impl NewService<P, C::Descriptor>,
-) -> Result<Succeeded, HandOverError> {
+) -> Result<TakeOverOutcome, HandOverError> {
     let mut step = NewStep::FIRST;
     let mut reason = HandOverError::Unsaid(STATE);
     let mut failed = Vec::new();
@@ -125,7 +125,7 @@ pub fn take_over<P: Protocol, C: Channel<P>>(
                     tracing::warn!(reason = reason.to_string(), "the old process has died; this one serves");
                 }
                 match service.go_on(has_died) {
-                    Ok(()) => return Ok(Succeeded::Serves),
+                    Ok(()) => return Ok(TakeOverOutcome::Serves),
                     Err(error) => {
                         let _ = channel.say(&Word::Refused(vec![error.to_string()]), &[]);
                         Err(Failure::own(error))
@@ -136,7 +136,7 @@ pub fn take_over<P: Protocol, C: Channel<P>>(
                 service.give_back();
                 service.disown();
                 let starts = matches!(step, NewStep::StartsAnew);
-                return if starts { Ok(Succeeded::StartsAnew(reason)) } else { Err(reason) };
+                return if starts { Ok(TakeOverOutcome::StartsAnew(reason)) } else { Err(reason) };
             }
         };
         let event = done.unwrap_or_else(|failure| {

@@ -223,11 +223,11 @@ fn upgrade(trouble: Trouble) -> (Outcome, Outcome) {
     });
     thread::spawn(move || {
         let outcome = match take_over(&news, &old_life, &mut Service { trouble, state: None }) {
-            Ok(Succeeded::Serves) => {
+            Ok(TakeOverOutcome::Serves) => {
                 let _ = news.say(&Word::Serving, &[]);
                 Outcome::Serves
             }
-            Ok(Succeeded::StartsAnew(_)) => Outcome::StartsAnew,
+            Ok(TakeOverOutcome::StartsAnew(_)) => Outcome::StartsAnew,
             Err(_) => Outcome::Ends,
         };
         let _ = news.outcome.send(outcome);

@@ -19,12 +19,14 @@ pub use old_process::unknown_to;
 pub use words::{Offer, State, TargetProtocol, Word, known};
 
 use super::Target;
+use super::handed_target::{
+    HandedController, HandedNamespace, HandedQueue, HandedReservations, HandedTarget,
+};
 use super::lock::lock;
 use super::messaging::{
-    Adoption, AdoptionError, Arrival, Freeze, Frozen, FrozenReactor, Message, Succession,
+    Adoption, AdoptionError, Arrival, Freeze, Frozen, FrozenReactor, HandOverOrder, Message,
 };
 use super::served::Namespace;
-use super::succession::{HandedController, HandedNamespace, HandedQueue, HandedReservations, HandedTarget};
 use uuid::Uuid;
 
 use crate::backend::Backend;
@@ -146,7 +148,7 @@ impl Target {
         let (answer, answers) = channel();
         let (deadline, hosts_deadline) = (begun.after(patience), begun.after(patience + patience / 4));
         let order = Freeze { begun, stall, deadline, hosts_deadline, answer };
-        self.fabric.tell_reactors(|| Message::Succession(Succession::Freeze(order.clone())));
+        self.fabric.tell_reactors(|| Message::HandOver(HandOverOrder::Freeze(order.clone())));
         drop(order);
         let frozen = self.await_frozen(&answers, patience);
         if frozen.is_err() {
@@ -204,7 +206,7 @@ impl Target {
 
     /// Goes on with everything: what [`Self::freeze`] brought to rest, or what [`Self::take_over`] has taken.
     pub fn go_on(&self) {
-        self.fabric.tell_reactors(|| Message::Succession(Succession::Thaw));
+        self.fabric.tell_reactors(|| Message::HandOver(HandOverOrder::Thaw));
         for arrival in std::mem::take(&mut *lock(&self.resting)) {
             self.place(arrival, Message::Connection);
         }
@@ -214,7 +216,7 @@ impl Target {
     /// Closes what was handed over, or taken over, and does not continue here. Hosts get no notice.
     pub fn disown(&self) {
         lock(&self.resting).clear();
-        self.fabric.tell_reactors(|| Message::Succession(Succession::Leave));
+        self.fabric.tell_reactors(|| Message::HandOver(HandOverOrder::Leave));
     }
 
     /// Ends, and leaves what rests to another process: its hosts hear nothing.
@@ -289,7 +291,7 @@ impl Target {
     ) {
         let arrival = Arrival { socket, port: queue.port, peer: queue.peer };
         self.place(arrival, |arrival| {
-            Message::Succession(Succession::Adopt(Box::new(Adoption { arrival, queue, controller, answer })))
+            Message::HandOver(HandOverOrder::Adopt(Box::new(Adoption { arrival, queue, controller, answer })))
         });
     }
 

@@ -10,6 +10,7 @@ mod controller;
 mod error;
 mod fabric;
 pub mod hand_over;
+mod handed_target;
 mod identity;
 mod image;
 mod io;
@@ -22,7 +23,6 @@ mod report;
 mod reservation;
 mod reservation_worker;
 mod served;
-mod succession;
 mod telemetry;
 
 use std::collections::BTreeSet;
@@ -47,6 +47,10 @@ pub use error::TargetError;
 use fabric::Fabric;
 pub use fabric::{Quotas, Reactors, TargetConfig};
 pub use hand_over::HandOver;
+pub use handed_target::{
+    HandedController, HandedError, HandedFeatures, HandedGeneratedKey, HandedKey, HandedNamespace,
+    HandedProof, HandedQueue, HandedReservations, HandedSecret, HandedStream, HandedTarget,
+};
 pub use identity::{FORMER_NQN, MACHINE_ID_FILE, MachineId, NamespaceIdentities, write_down_former_uuids};
 pub use image::AbsentNamespace;
 use lock::lock;
@@ -65,10 +69,6 @@ pub use report::{
 pub use reservation::{RegistrantStatus, ReservationStatus};
 use reservation_worker::ReservationWorker;
 use served::Namespace;
-pub use succession::{
-    HandedController, HandedError, HandedFeatures, HandedGeneratedKey, HandedKey, HandedNamespace,
-    HandedProof, HandedQueue, HandedReservations, HandedSecret, HandedStream, HandedTarget,
-};
 pub use telemetry::{
     HandshakeKind, Histogram, Operation, Peculiarity, QueueMetrics, SizeClass, SlowCommand, SlowCommandLog,
     Stage,

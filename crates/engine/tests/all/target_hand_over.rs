@@ -190,7 +190,7 @@ fn under_load(engine: Engine, rounds: usize, change: impl FnOnce(&mut NamespaceC
 }
 
 #[test]
-fn hosts_that_write_notice_nothing_of_twenty_successors() {
+fn hosts_that_write_notice_nothing_of_twenty_upgrades() {
     ENGINES.into_iter().for_each(|engine| under_load(engine, 10, |_| ()));
 }
 
@@ -242,7 +242,7 @@ fn memory_that_grows_shrinks_and_is_blank_in_part_goes_on() {
 }
 
 #[test]
-fn what_is_not_the_memory_it_should_be_is_refused_and_the_former_target_goes_on() {
+fn what_is_not_the_memory_it_should_be_is_refused_and_the_old_target_goes_on() {
     let testbed = Testbed::new(Engine::Automatic, in_memory);
     let party = Host::connect(testbed.address());
     let mut host = party.io(1);

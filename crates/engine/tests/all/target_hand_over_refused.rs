@@ -15,7 +15,7 @@ use crate::raw_host::{Give, Host, NQN, assert_status, pattern};
 use crate::target_hand_over::{BLOCK, Testbed, in_memory, read, write};
 
 #[test]
-fn what_cannot_be_of_a_namespace_is_refused_and_the_former_target_goes_on() {
+fn what_cannot_be_of_a_namespace_is_refused_and_the_old_target_goes_on() {
     let testbed = Testbed::new(Engine::Automatic, in_memory);
     let party = Host::connect(testbed.address());
     let mut queue = party.io(1);

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::raw_host::{Host, TestTarget};
-use crate::target_succession::hand_over_with;
+use crate::target_hand_over_decisions::hand_over_with;
 use engine::hand_over::HandOverError;
 use engine::ring::{Engine, Vital};
 use engine::target::hand_over::Releases;
@@ -172,7 +172,7 @@ impl Releases for PanicsAt {
 fn panic_in_a_hand_over(step: &str) {
     let mut beside = PanicsAt(step.to_owned());
     let work = move || hand_over_with(&mut beside);
-    let outcome = thread::Builder::new().name("succession".to_owned()).spawn(work).unwrap().join();
+    let outcome = thread::Builder::new().name("upgrade".to_owned()).spawn(work).unwrap().join();
     assert!(outcome.is_err());
     println!("\nlives on");
 }

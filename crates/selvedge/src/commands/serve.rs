@@ -26,6 +26,7 @@ use crate::control::{Control, HostRequestWorker, Listeners, SizeWatch};
 use crate::failure::Failure;
 use crate::flags::OutputFormat;
 use crate::flags::serve::ServeFlags;
+use crate::hand_over::{NewProcess, OldProcess};
 use crate::machine::Machine;
 use crate::mptcp::{Applied, HandedSettings, MptcpMachine, MptcpPlan};
 use crate::report;
@@ -36,7 +37,6 @@ use crate::spec::size::Size;
 use crate::state::StateFile;
 use crate::state_directory::StateDirectory;
 use crate::stop::Stop;
-use crate::succession::{NewProcess, OldProcess};
 use gateway::{GroupSpec, Member, host_name};
 
 /// Time limit, and interval, of attempts to start a target whose old process was killed.
@@ -178,7 +178,7 @@ fn begin(
     let mut former = None;
     if let Some(new_process) = new_process {
         let settings = new_process.settings();
-        let serves = new_process.succeed(&target, None)?;
+        let serves = new_process.take_place(&target, None)?;
         former = settings.map(HandedSettings::go_on);
         if !serves {
             drop(target);
@@ -239,7 +239,7 @@ fn begin_as_gateway(
     // Before the cluster's library starts threads.
     let confinement = confined::confine(flags, list, &engine)?;
     let (target, member, former) = match new_process {
-        Some(new_process) => succeed_as_gateway(&engine, (group, &name), new_process)?,
+        Some(new_process) => take_place_as_gateway(&engine, (group, &name), new_process)?,
         None => {
             let (target, member) = join(&mut engine, (group, &name))?;
             (target, member, None)
@@ -272,7 +272,7 @@ fn join(
 }
 
 /// Takes over as the gateway of the old process, or rejoins the group if that process has died.
-fn succeed_as_gateway(
+fn take_place_as_gateway(
     engine: &TargetConfig,
     who: (&GroupSpec, &str),
     new_process: NewProcess,
@@ -282,13 +282,13 @@ fn succeed_as_gateway(
         let (offered, ports) = new_process.gateway()?;
         engine.fabric.ports = ports.to_vec();
         new_process.hold(&mut engine);
-        let member = Member::succeed(group, name, offered)?;
+        let member = Member::in_place_of(group, name, offered)?;
         start_gateway(&mut engine, &member).map(|target| (target, member))
     };
     match prepare() {
         Ok((target, mut member)) => {
             let settings = new_process.settings();
-            new_process.succeed(&target, Some(&mut member))?;
+            new_process.take_place(&target, Some(&mut member))?;
             Ok((target, member, settings.map(HandedSettings::go_on)))
         }
         // The others may have given up a gateway whose process died meanwhile.

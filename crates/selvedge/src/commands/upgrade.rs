@@ -1,30 +1,22 @@
 //! `selvedge upgrade`: another program in place of a running target, whose hosts notice a pause and nothing else.
 
 use std::fmt;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Child;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Instant;
 
-use administration::succession::{Channel, ask, await_end, program, start};
+use administration::upgrade::{
+    ANSWER, Channel, OtherProcess, ask, await_end, await_report, program, runs, start,
+};
 use chart::units;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use engine::target::hand_over::TargetProtocol;
 use serde::Serialize;
 
 use crate::control::socket;
 use crate::failure::Failure;
 use crate::flags::control::UpgradeFlags;
+use crate::hand_over::place_of;
 use crate::report;
 use crate::spec::endpoint::Endpoint;
-use crate::succession::place_of;
-
-/// Time for the new process until its control API answers.
-const ADMINISTRATION: Duration = Duration::from_secs(10);
-/// Time-out for a target to report its command line.
-const ANSWER: Duration = Duration::from_secs(10);
-/// Interval of requests to the new process.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Upgraded {
@@ -87,10 +79,9 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     };
     let channel = Channel::connect(&place).map_err(unreachable)?;
     check_user(&channel)?;
-    let about = ask(&channel, ANSWER).map_err(unreachable)?;
+    let about = ask::<TargetProtocol>(&channel, ANSWER).map_err(unreachable)?;
     let program = program(flags.program.as_deref())?;
-    let is_same = || fs::metadata(&program).is_ok_and(|file| about.program == Some((file.dev(), file.ino())));
-    if flags.if_changed && is_same() {
+    if flags.if_changed && runs(&about, &program) {
         let unchanged = Unchanged { process: about.process, program: program.display().to_string() };
         return report::print_as(flags.control.output.output_format, &unchanged);
     }
@@ -100,21 +91,21 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
             about.obstacles.join("; ")
         )));
     }
-    let old = i32::try_from(about.process).ok().and_then(Pid::from_raw);
-    let old = old.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
-    let old = old.ok_or_else(|| Failure::failed("the target has ended"))?;
+    let old = OtherProcess::of(&about).ok_or_else(|| Failure::failed("the target has ended"))?;
     let begun = Instant::now();
     let mut new = start(&program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
     await_end(&old, &mut new, (&program, Some(&place)), "the target")?;
-    let disconnected = await_administration(&place, &mut new);
+    // Requests that follow this command are to reach the new process.
+    let number = new.id();
+    let report = await_report::<TargetProtocol>(&place, &mut new, |about| about.process == number);
     let upgraded = Upgraded {
         old_process: about.process,
         old_version: about.version,
-        process: new.id(),
+        process: number,
         program: program.display().to_string(),
         took_ms: begun.elapsed().as_millis() as u64,
-        disconnected,
+        disconnected: report.map(|about| about.disconnected).unwrap_or_default(),
     };
     report::print_as(flags.control.output.output_format, &upgraded)
 }
@@ -154,20 +145,6 @@ fn check_user(channel: &Channel) -> Result<(), Failure> {
         "the target runs as user {}, and the new process has to as well: systemctl reload selvedge, or sudo -u",
         peer.uid.as_raw()
     )))
-}
-
-/// Waits until the new process can be administered: who asks it something behind this command is to reach it. It serves
-/// already, so that nothing depends on it. Returns the hosts that had to connect again.
-fn await_administration(place: &Path, new: &mut Child) -> Vec<String> {
-    let until = Instant::now() + ADMINISTRATION;
-    while Instant::now() < until && matches!(new.try_wait(), Ok(None)) {
-        let about = Channel::connect(place).and_then(|channel| ask(&channel, ANSWER));
-        if let Some(about) = about.ok().filter(|about| about.process == new.id()) {
-            return about.disconnected;
-        }
-        std::thread::sleep(LOOK_AGAIN);
-    }
-    Vec::new()
 }
 
 #[cfg(test)]

@@ -228,7 +228,7 @@ impl Cluster {
     }
 
     /// Forbids the connection with this address everything in the cluster, for `seconds`. What it has sent and is not done
-    /// is not done either, once the cluster's members know; [`Self::wait_for_latest_map`] of a successor makes sure that
+    /// is not done either, once the cluster's members know; [`Self::wait_for_latest_map`] of the next owner makes sure that
     /// they do before it writes.
     ///
     /// # Errors

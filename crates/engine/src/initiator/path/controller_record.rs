@@ -59,7 +59,7 @@ pub trait ControllerRecordStore: Debug + Send + Sync {
     fn save(&self, controller: &ControllerRecord) -> Result<(), RecordError>;
 
     /// Records that nothing sent to the controller can take effect now: one that was given to
-    /// `save`, or a predecessor.
+    /// `save`, or one that an earlier process left.
     fn quiesced(&self, controller: &ControllerRecord);
 }
 

@@ -81,7 +81,7 @@ impl<F: ControllerFiles> KeptControllers<F> {
     ///
     /// # Errors
     /// When it cannot be looked for them.
-    pub fn predecessors(&self) -> io::Result<Vec<ControllerRecord>> {
+    pub fn left_controllers(&self) -> io::Result<Vec<ControllerRecord>> {
         let mut state = self.state();
         let found = self.files.find(&mut state.left.iter().map(|(left, _)| left))?;
         let mut all = Vec::new();

@@ -40,7 +40,7 @@ pub struct PathOptions {
     pub quiesce: bool,
     /// Controllers of a process that has ended, and that may still carry out what it sent: nothing is written before they have
     /// come to rest. The time counts from when the set is connected.
-    pub predecessors: Vec<ControllerRecord>,
+    pub left_controllers: Vec<ControllerRecord>,
     /// Store of the records of the set's own controllers, for a later process.
     pub record_store: Option<Arc<dyn ControllerRecordStore>>,
 }
@@ -57,7 +57,7 @@ impl PathOptions {
             fast_io_fail: None,
             unknown_quiesce: UNKNOWN_QUIESCE,
             quiesce: true,
-            predecessors: Vec::new(),
+            left_controllers: Vec::new(),
             record_store: None,
         }
     }

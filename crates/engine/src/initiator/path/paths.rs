@@ -57,7 +57,7 @@ impl Paths {
     pub fn connect(options: PathOptions) -> Result<Self, InitiatorError> {
         check(&options)?;
         let shared = Arc::new(Shared::new(options));
-        quiesce::succeed(&shared, &shared.options.predecessors);
+        quiesce::begin_left(&shared, &shared.options.left_controllers);
         let set = Self { shared, threads: Mutex::new(Vec::new()) };
         set.start()?;
         set.await_first()?;
@@ -138,17 +138,17 @@ impl Paths {
     /// Holds writes from now on until these controllers have quiesced, too: they are those of a
     /// process that has ended since the set was connected. Threads that have queues already may
     /// write meanwhile.
-    pub fn succeed(&self, predecessors: &[ControllerRecord]) {
-        quiesce::succeed(&self.shared, predecessors);
+    pub fn quiesce_left(&self, left_controllers: &[ControllerRecord]) {
+        quiesce::begin_left(&self.shared, left_controllers);
     }
 
     /// Longest time that writes wait for controllers of an earlier process; `None` if they do not
     /// wait for any.
-    pub fn wait_for_predecessors(&self) -> Option<Duration> {
+    pub fn wait_for_left_controllers(&self) -> Option<Duration> {
         let now = ring::now();
         let all = lock(&self.shared.quiescing);
-        let predecessors = all.iter().filter(|one| one.of == Of::Predecessor);
-        predecessors.filter_map(|one| one.left(now)).max()
+        let left_controllers = all.iter().filter(|one| one.of == Of::EarlierProcess);
+        left_controllers.filter_map(|one| one.left(now)).max()
     }
 
     /// Longest time that writes without a response still wait for lost controllers of this set;

@@ -53,7 +53,7 @@ enum Until {
     /// Command whose answer was lost with this association of a path, which has to quiesce.
     AtRest(usize, u64),
     /// The controllers of an earlier process have to quiesce.
-    PredecessorsAtRest,
+    LeftControllersAtRest,
     /// This time.
     Moment(Moment),
 }
@@ -141,7 +141,7 @@ impl PathQueues {
             waiting: VecDeque::with_capacity(depth),
             resting: Vec::new(),
             ended: VecDeque::with_capacity(depth),
-            is_held: shared.waits_for_predecessors(),
+            is_held: shared.waits_for_left_controllers(),
             failed: None,
             clock: ring.now(),
             published_at: ring.now(),
@@ -314,7 +314,7 @@ impl PathQueues {
         resting.retain(|(place, until)| {
             let goes_on = match *until {
                 Until::AtRest(path, association) => shared.paths[path].is_at_rest(association),
-                Until::PredecessorsAtRest => !shared.waits_for_predecessors(),
+                Until::LeftControllersAtRest => !shared.waits_for_left_controllers(),
                 Until::Moment(moment) => now >= moment,
             };
             if goes_on {
@@ -460,7 +460,7 @@ impl CommandQueues for PathQueues {
             ..Command::default()
         };
         if self.is_held && !retry::is_harmless_twice(entry.opcode) {
-            self.resting.push((place, Until::PredecessorsAtRest));
+            self.resting.push((place, Until::LeftControllersAtRest));
         } else if self.waiting.is_empty() {
             self.dispatch_or_wait(place);
         } else {
@@ -520,7 +520,7 @@ impl CommandQueues for PathQueues {
         let generation = self.shared.generation();
         if generation != self.generation {
             self.generation = generation;
-            self.is_held = self.shared.waits_for_predecessors();
+            self.is_held = self.shared.waits_for_left_controllers();
             self.follow(ring, now);
             let widths = self.connections.iter().map(PathConnections::transfer_length_max);
             self.transfer_length_min = widths.min().unwrap_or(usize::MAX);

@@ -36,9 +36,9 @@ pub(super) fn begin(shared: &Shared, path: usize, association: u64, controller: 
 }
 
 /// Begins with controllers of an earlier process, which has ended.
-pub(super) fn succeed(shared: &Shared, predecessors: &[ControllerRecord]) {
+pub(super) fn begin_left(shared: &Shared, left_controllers: &[ControllerRecord]) {
     if shared.options.quiesce {
-        predecessors.iter().for_each(|record| add(shared, Of::Predecessor, record.clone()));
+        left_controllers.iter().for_each(|record| add(shared, Of::EarlierProcess, record.clone()));
     }
 }
 
@@ -46,13 +46,13 @@ fn add(shared: &Shared, of: Of, record: ControllerRecord) {
     let (host, unknown) = (&shared.options.paths[0], shared.options.unknown_quiesce);
     let quiescing = Quiescing::new(of, record, host, unknown, ring::now());
     let mut all = lock(&shared.quiescing);
-    if of == Of::Predecessor {
-        shared.hold_for_predecessors(true);
+    if of == Of::EarlierProcess {
+        shared.hold_for_left_controllers(true);
     }
     // On the list before the notification: the thread that wakes must find it.
     all.push(quiescing);
     drop(all);
-    if of == Of::Predecessor { shared.changed() } else { shared.event_count.notify_all() }
+    if of == Of::EarlierProcess { shared.changed() } else { shared.event_count.notify_all() }
 }
 
 /// Brings what is lost to rest, until the set ends.
@@ -239,11 +239,11 @@ fn finish(shared: &Shared) {
     }
     let is_at_rest = |one: &mut Quiescing| match one.of {
         Of::Path(path, association) => shared.paths[path].is_at_rest(association),
-        Of::Predecessor => one.is_over(now),
+        Of::EarlierProcess => one.is_over(now),
     };
     let rested: Vec<Quiescing> = all.extract_if(.., is_at_rest).collect();
-    if !all.iter().any(|one| one.of == Of::Predecessor) {
-        shared.hold_for_predecessors(false);
+    if !all.iter().any(|one| one.of == Of::EarlierProcess) {
+        shared.hold_for_left_controllers(false);
     }
     drop(all);
     if !rested.is_empty() {

@@ -18,7 +18,7 @@ pub(super) enum Of {
     /// An association of a path of this process.
     Path(usize, u64),
     /// A process before this one.
-    Predecessor,
+    EarlierProcess,
 }
 
 /// A lost controller that has not come to rest.
@@ -56,7 +56,7 @@ impl Quiescing {
         Self {
             is_resettable: record.is_resettable_by(host),
             time: record.quiesce_time(unknown),
-            left_at: (of == Of::Predecessor).then_some(now),
+            left_at: (of == Of::EarlierProcess).then_some(now),
             of,
             record,
             asked: Vec::new(),

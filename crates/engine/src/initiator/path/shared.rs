@@ -53,7 +53,7 @@ pub(super) struct Shared {
     pub(super) join_lock: JoinLock,
     pub(super) quiescing: Mutex<Vec<Quiescing>>,
     /// Set while commands of an earlier process may still take effect.
-    waits_for_predecessors: AtomicBool,
+    waits_for_left_controllers: AtomicBool,
     /// Stages of commands on each path, as each thread published them last.
     stages: Mutex<BTreeMap<u16, Vec<StageLatencies>>>,
 }
@@ -78,7 +78,7 @@ impl Shared {
             write_zeroes_length_max: AtomicU64::new(u64::MAX),
             join_lock: JoinLock::new(event_count),
             quiescing: Mutex::new(Vec::new()),
-            waits_for_predecessors: AtomicBool::new(false),
+            waits_for_left_controllers: AtomicBool::new(false),
             stages: Mutex::default(),
         }
     }
@@ -250,14 +250,14 @@ impl Shared {
 
     /// True if commands that change the namespace have to wait for controllers of an earlier
     /// process.
-    pub(super) fn waits_for_predecessors(&self) -> bool {
-        self.waits_for_predecessors.load(Ordering::Acquire)
+    pub(super) fn waits_for_left_controllers(&self) -> bool {
+        self.waits_for_left_controllers.load(Ordering::Acquire)
     }
 
     /// Sets that they have to wait from now on, or not. The caller has locked the list of lost
     /// controllers, and reports the change afterwards.
-    pub(super) fn hold_for_predecessors(&self, holds: bool) {
-        self.waits_for_predecessors.store(holds, Ordering::Release);
+    pub(super) fn hold_for_left_controllers(&self, holds: bool) {
+        self.waits_for_left_controllers.store(holds, Ordering::Release);
     }
 
     /// Records that nothing that was sent to a controller can take effect now.

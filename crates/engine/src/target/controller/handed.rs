@@ -12,8 +12,8 @@ use super::controller::Controller;
 use super::event::{Events, Notice};
 use super::features::Features;
 use crate::ring;
+use crate::target::handed_target::{HandedController, HandedError, HandedFeatures, HandedProof};
 use crate::target::lock::lock;
-use crate::target::succession::{HandedController, HandedError, HandedFeatures, HandedProof};
 
 impl Controller {
     /// State of the controller for the new process. `None` for a controller that has ended or is

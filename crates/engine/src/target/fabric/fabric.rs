@@ -24,6 +24,7 @@ use crate::backend::Clusters;
 use crate::ring::channel::SyncSender;
 use crate::ring::{self, tcp};
 use crate::target::controller::{Controller, Guest, Notice, Quiesce};
+use crate::target::handed_target::HandedTarget;
 use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
@@ -33,7 +34,6 @@ use crate::target::messaging::{
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
-use crate::target::succession::HandedTarget;
 use crate::target::telemetry::{Peculiarities, SlowCommands, TlsHandshakes};
 
 /// State shared by all reactors of a target.

@@ -8,9 +8,9 @@ use secure_channel::{Derivation, Origin, PskIdentity, TlsPsk};
 
 use crate::limits::{GENERATED_KEY_OVERLAP_MS, GENERATED_KEY_WAIT_MS, GENERATED_KEYS_PER_HOST_MAX};
 use crate::ring::Moment;
+use crate::target::handed_target::{HandedGeneratedKey, HandedProof, HandedSecret};
 use crate::target::lock::lock;
 use crate::target::served::GeneratedKey;
-use crate::target::succession::{HandedGeneratedKey, HandedProof, HandedSecret};
 
 /// The keys of all hosts.
 #[derive(Debug, Default)]

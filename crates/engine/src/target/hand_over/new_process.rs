@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::HandOver;
 use super::beside::TakesOver;
 use super::words::{KNOWN, Offer, State, TargetProtocol, known};
-use crate::hand_over::{self, Channel, HandOverError, NewService, NotOffered, OldProcess, Succeeded};
+use crate::hand_over::{self, Channel, HandOverError, NewService, NotOffered, OldProcess, TakeOverOutcome};
 use crate::ring::Socket;
 use crate::target::Target;
 
@@ -50,12 +50,12 @@ impl Target {
     ///
     /// # Errors
     /// Reason for which it does not serve: the old process does.
-    pub fn succeed<C: SocketChannel>(
+    pub fn take_place<C: SocketChannel>(
         &self,
         channel: &C,
         old: &impl OldProcess,
         beside: &mut impl TakesOver,
-    ) -> Result<Succeeded, HandOverError> {
+    ) -> Result<TakeOverOutcome, HandOverError> {
         let mut service = HostService { target: self, beside, channel: PhantomData::<C> };
         hand_over::take_over::<TargetProtocol, C>(channel, old, &mut service)
     }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::hand_over::{self, Protocol};
 use crate::ring::Socket;
 use crate::target::config::FabricConfig;
-use crate::target::succession::HandedTarget;
+use crate::target::handed_target::HandedTarget;
 
 /// Extensions of the hand-over format that this version knows, and may require of others.
 pub(super) const KNOWN: [&str; 5] = ["ceph", "memory", "MPTCP settings", "marked blocks", "generated keys"];

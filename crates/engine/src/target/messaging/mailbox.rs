@@ -8,9 +8,9 @@ use super::abort::Abort;
 use super::arrival::Arrival;
 use super::authentication_done::AuthenticationDone;
 use super::fence::Fence;
+use super::hand_over_order::HandOverOrder;
 use super::handshake::HandshakeDone;
 use super::pulse::Pulse;
-use super::succession::Succession;
 use crate::ring::Waker;
 use crate::ring::channel::Sender;
 use crate::sync::{Mutex, lock};
@@ -64,7 +64,7 @@ pub(crate) enum Message {
     /// The process has no descriptor left for a host that comes: some half-open connections are to go.
     MakeRoom,
     /// A step of handing over the reactor's queues to another process, or of taking them over.
-    Succession(Succession),
+    HandOver(HandOverOrder),
     /// Finish what is under way, and end.
     Shutdown,
 }

@@ -3,10 +3,10 @@
 
 mod admin_turn;
 mod connecting;
+mod hand_over;
 mod proof;
 mod secure;
 mod state;
-mod succession;
 mod sweep;
 
 use std::io;
@@ -385,7 +385,7 @@ impl Connection {
         is_intact: bool,
         env: &mut Environment<'_>,
     ) -> Result<(), Disconnect> {
-        if slot == succession::LATER && self.state.frozen().is_some() {
+        if slot == hand_over::LATER && self.state.frozen().is_some() {
             self.kept_data_came(&buffer, is_intact);
             env.pool.give(buffer);
             return Ok(());

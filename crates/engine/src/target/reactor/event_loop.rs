@@ -1,8 +1,8 @@
 //! A reactor from inside: one thread with one ring that gives every connection it has its turns.
 //! What a connection does with its turn is the connection's.
 
+mod hand_over;
 mod messages;
-mod succession;
 mod sweep;
 
 use std::cmp::Reverse;

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::impossible_state::ImpossibleState;
 use super::record::holder_among;
 use super::state::{Registrant, Reservation, Reservations};
-use crate::target::succession::HandedReservations;
+use crate::target::handed_target::HandedReservations;
 
 impl Reservations {
     /// State for the new process; `None` without registrations.

@@ -13,13 +13,13 @@ use crate::backend::{Backend, BackendConfig, BackendError, Device};
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{self, Mutex};
 use crate::target::config::{NamespaceConfig, Nguid, WriteProtection};
+use crate::target::handed_target::{HandedNamespace, HandedNamespaceError, HandedReservations};
 use crate::target::lock::lock;
 use crate::target::qos::Shaper;
 use crate::target::reservation::{
     Access, Hold, HostDigest, ImpossibleState, ReservationView, Reservations, SharedReservationError,
     SharedReservations,
 };
-use crate::target::succession::{HandedNamespace, HandedNamespaceError, HandedReservations};
 
 /// A namespace that is open.
 #[derive(Debug)]

@@ -76,7 +76,7 @@ impl EventLoop {
                     connection.handshake_done(*done, env);
                 });
             }
-            Message::Succession(order) => self.succeed(order, now),
+            Message::HandOver(order) => self.execute_order(order, now),
             Message::Shutdown => self.shut_down(now),
         }
     }

@@ -87,8 +87,8 @@ impl Drop for Killed {
     }
 }
 
-fn succeeding(options: PathOptions, predecessors: Vec<ControllerRecord>) -> PathOptions {
-    PathOptions { policy: IoPolicy::Numa, predecessors, ..options }
+fn after_killed(options: PathOptions, left_controllers: Vec<ControllerRecord>) -> PathOptions {
+    PathOptions { policy: IoPolicy::Numa, left_controllers, ..options }
 }
 
 /// Two targets over one file, of which the first holds writes back. A set that writes through the first is killed; the next
@@ -98,9 +98,9 @@ fn late_write(knows: bool) -> u8 {
     let (slow, fast) = slow_and_fast(&folder.path().join("blocks"), 3000);
     let (slow, fast) = (start(slow), start(fast));
     let killed = Killed::after_writing(1, &[&slow, &fast], 1000);
-    let predecessors = if knows { killed.records.clone() } else { Vec::new() };
-    let paths = Paths::connect(succeeding(options(&fast.ports()), predecessors)).unwrap();
-    assert_eq!(paths.wait_for_predecessors().is_some(), knows);
+    let left_controllers = if knows { killed.records.clone() } else { Vec::new() };
+    let paths = Paths::connect(after_killed(options(&fast.ports()), left_controllers)).unwrap();
+    assert_eq!(paths.wait_for_left_controllers().is_some(), knows);
     let mut host = Host::new(&paths);
     host.submit(write(0, 2, 7));
     if knows {
@@ -108,7 +108,7 @@ fn late_write(knows: bool) -> u8 {
         assert_eq!(host.completion().user, 8, "a read does not wait");
     }
     assert!(host.completion().status.is_success());
-    assert_eq!(paths.wait_for_predecessors(), None);
+    assert_eq!(paths.wait_for_left_controllers(), None);
     let over = Instant::now() + Duration::from_secs(4);
     host.until("the end of the first target's time", |_| Instant::now() >= over);
     host.read(0)[0]
@@ -140,7 +140,7 @@ fn the_next_set_has_the_controllers_of_a_killed_one_reset() {
     let records = Arc::new(Records::default());
     let mut options = options(&[fast.ports()[0], slow.ports()[0]]);
     options.record_store = Some(records.clone());
-    let paths = Paths::connect(succeeding(options, killed.records.clone())).unwrap();
+    let paths = Paths::connect(after_killed(options, killed.records.clone())).unwrap();
     let mut host = Host::new(&paths);
     host.write(0, 2);
     let rested = |host: &mut Host| {
@@ -164,14 +164,14 @@ fn a_controller_that_the_target_has_ended_is_vouched_for_when_its_writes_have_en
     let target = start(config);
     let killed = Killed::after_writing(1, &[&target], 120_000);
     killed.sever();
-    let paths = Paths::connect(succeeding(options(&target.ports()), killed.records.clone())).unwrap();
+    let paths = Paths::connect(after_killed(options(&target.ports()), killed.records.clone())).unwrap();
     let mut host = Host::new(&paths);
     host.write(0, 2);
     assert_eq!(host.read(0)[0], 2);
 }
 
 #[test]
-fn predecessors_that_are_found_later_are_waited_for_as_well() {
+fn left_controllers_that_are_found_later_are_waited_for_as_well() {
     let target = start(memory(1));
     // A controller without a number is not asked about.
     let unnumbered = ControllerRecord {
@@ -186,10 +186,10 @@ fn predecessors_that_are_found_later_are_waited_for_as_well() {
         traffic_based_keep_alive: true,
         command_quiesce_ms: 500,
     };
-    let paths = Paths::connect(succeeding(options(&target.ports()), Vec::new())).unwrap();
-    assert_eq!(paths.wait_for_predecessors(), None);
-    paths.succeed(&[unnumbered]);
-    let longest = paths.wait_for_predecessors().expect("it waits");
+    let paths = Paths::connect(after_killed(options(&target.ports()), Vec::new())).unwrap();
+    assert_eq!(paths.wait_for_left_controllers(), None);
+    paths.quiesce_left(&[unnumbered]);
+    let longest = paths.wait_for_left_controllers().expect("it waits");
     let mut host = Host::new(&paths);
     host.submit(write(0, 1, 1));
     host.submit(read(0, 2));

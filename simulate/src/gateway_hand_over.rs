@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use engine::ceph::ClusterConnection;
-use engine::hand_over::{Fault, HandOverError, NotOffered, Succeeded};
+use engine::hand_over::{Fault, HandOverError, NotOffered, TakeOverOutcome};
 use engine::simulation::{self, disk, sleep};
 use engine::target::hand_over::{Releases, TakesOver, Word};
 use engine::target::{Target, TargetConfig};
@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::gateway::{self as process, AGAIN};
 use crate::gateway_plan::GatewayPlan;
+use crate::hand_over::{DEATH, END, WatchedProcess, has_died_within, offered};
 use crate::scene::Scene;
-use crate::succession::{DEATH, END, WatchedProcess, has_died_within, offered};
 use crate::upgrade::{State, Upgrade};
 use crate::upgrade_channel::UpgradeChannel;
 
@@ -163,7 +163,7 @@ pub(crate) fn live(
     disk::inherit(opened.holds);
     let begun = serde_json::from_value(offer.beside).map_err(|error| error.to_string());
     let begun = begun.and_then(|offered: OfferedMember| {
-        let member = Member::succeed(&process::spec(plan, number), &format!("g{number}"), &offered);
+        let member = Member::in_place_of(&process::spec(plan, number), &format!("g{number}"), &offered);
         let member = member.map_err(|error| error.to_string())?;
         let config = process::config(scene, plan, &member, member.first_fabric(&offer.fabric.ports));
         let config = TargetConfig { inherited: opened.listening, is_held: true, ..config };
@@ -187,11 +187,11 @@ pub(crate) fn live(
     disk::forget();
     let mut new_gateway =
         NewGateway { target: &target, member: &mut member, offered: &offered, has_taken: false };
-    let taken = target.succeed(&channel, &old, &mut new_gateway);
+    let taken = target.take_place(&channel, &old, &mut new_gateway);
     simulation::say(|| format!("the new process: {taken:?}"));
     let state = match taken {
-        Ok(Succeeded::Serves) => State::Serves,
-        Ok(Succeeded::StartsAnew(_)) => match member.continue_as_new(target.clone()) {
+        Ok(TakeOverOutcome::Serves) => State::Serves,
+        Ok(TakeOverOutcome::StartsAnew(_)) => match member.continue_as_new(target.clone()) {
             Ok(()) => {
                 target.go_on();
                 State::ServesAnew

@@ -16,6 +16,7 @@ use super::{Connection, Environment, NextTurn};
 use crate::limits::{AUTHENTICATION_TIMEOUT_MS, QUEUE_OVERRUN_FACTOR};
 use crate::ring::{BufferPool, Moment};
 use crate::secure_stream::{Protection, StreamState};
+use crate::target::handed_target::{HandedController, HandedKey, HandedQueue, HandedSecret, HandedStream};
 use crate::target::messaging::{Adoption, AdoptionError, Freeze, Frozen};
 use crate::target::queue::{Disconnect, Next, QueueState};
 use crate::target::reactor::connect::{self, Caller, Former};
@@ -23,7 +24,6 @@ use crate::target::reactor::frozen_queue::{FrozenQueue, Kept};
 use crate::target::reactor::host_authentication::HostAuthentication;
 use crate::target::reactor::role::Role;
 use crate::target::served::GeneratedKey;
-use crate::target::succession::{HandedController, HandedKey, HandedQueue, HandedSecret, HandedStream};
 
 /// The number of a slot that no command has: what comes for it is data of a command that is kept for later.
 pub(super) const LATER: u16 = u16::MAX;

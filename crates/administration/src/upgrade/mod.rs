@@ -4,10 +4,12 @@
 
 mod channel;
 mod other_process;
+mod query;
 mod replacement;
 mod upgrade_socket;
 
 pub use channel::Channel;
 pub use other_process::{OtherProcess, ResumeMark, WatchedProcess};
-pub use replacement::{PLACE_VARIABLE, PROCESS_VARIABLE, ask, await_death, await_end, program, start};
+pub use query::{ANSWER, ask, await_report, runs};
+pub use replacement::{PLACE_VARIABLE, PROCESS_VARIABLE, await_death, await_end, program, start};
 pub use upgrade_socket::{Upgradable, UpgradeSocket};

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use administration::succession::{Channel, OtherProcess, ResumeMark, Upgradable, UpgradeSocket};
+use administration::upgrade::{Channel, OtherProcess, ResumeMark, Upgradable, UpgradeSocket};
 use engine::hand_over::{self, About, Fault, HandOverError, OldService};
 use sd_notify::NotifyState;
 
@@ -55,7 +55,7 @@ impl OldProcess {
         let begin = || -> Result<UpgradeSocket, String> {
             let folder = record::make_folder()?;
             record::remove_left_places();
-            let place = record::succession_place(&folder, std::process::id());
+            let place = record::upgrade_place(&folder, std::process::id());
             UpgradeSocket::wait(&place, &state).map_err(|error| error.to_string())
         };
         let socket = begin().map_err(|reason| {

@@ -10,8 +10,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use administration::succession::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
-use engine::hand_over::{self, Fault, HandOverError, NewService, NotOffered, Process as _, Succeeded};
+use administration::upgrade::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
+use engine::hand_over::{self, Fault, HandOverError, NewService, NotOffered, Process as _, TakeOverOutcome};
 use serde_json::Value;
 
 use super::words::{AttachProtocol, HandedGroup, HandedState, OfferedGroup, Word};
@@ -103,7 +103,7 @@ impl NewProcess {
         }
         let groups = Groups { orders, said, has_failed: false };
         let speaker = Speaker { channel, old: WatchedProcess { process, mark }, outputs, groups };
-        std::thread::Builder::new().name("succession".to_owned()).spawn(move || speaker.run())?;
+        std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || speaker.run())?;
         Ok(Self { take_overs: Mutex::new(take_overs) })
     }
 
@@ -139,7 +139,7 @@ impl GroupTakeOver {
     ///
     /// # Errors
     /// When the old process serves on, or another group fails.
-    pub(in super::super) fn succeed(
+    pub(in super::super) fn complete(
         &mut self,
         adopt: impl FnOnce(HandedState, Vec<OwnedFd>) -> Result<Vec<(String, String)>, String>,
     ) -> Result<Service, Failure> {
@@ -211,13 +211,13 @@ struct Groups {
 impl Speaker {
     fn run(mut self) {
         match hand_over::take_over::<AttachProtocol, Channel>(&self.channel, &self.old, &mut self.groups) {
-            Ok(Succeeded::Serves) => {}
+            Ok(TakeOverOutcome::Serves) => {}
             // Groups attach their disks without the clients of the old process.
-            Ok(Succeeded::StartsAnew(_)) if !self.groups.has_failed => {
+            Ok(TakeOverOutcome::StartsAnew(_)) if !self.groups.has_failed => {
                 eprintln!("selvedge: the old process has died; this one serves, and clients connect again");
                 self.groups.serve(Service { has_old_died: true, is_disowned: true });
             }
-            Ok(Succeeded::StartsAnew(reason)) | Err(reason) => {
+            Ok(TakeOverOutcome::StartsAnew(reason)) | Err(reason) => {
                 return self.groups.give_up(&reason.to_string());
             }
         }
@@ -329,7 +329,7 @@ mod tests {
 
     use super::super::super::record::AttachMethod;
     use super::*;
-    use administration::succession::ResumeMark;
+    use administration::upgrade::ResumeMark;
 
     /// Old process with two groups, which is scripted, and the new one that talks to it.
     struct Upgrade {
@@ -370,7 +370,7 @@ mod tests {
         fn start(&mut self, taken: Result<(), String>) -> thread::JoinHandle<Result<Service, String>> {
             let mut group = self.groups.remove(0);
             thread::spawn(move || {
-                let service = group.succeed(|_, _| taken.map(|()| Vec::new()));
+                let service = group.complete(|_, _| taken.map(|()| Vec::new()));
                 let service = service.map_err(|failure| format!("{failure:?}"))?;
                 group.serves();
                 Ok(service)

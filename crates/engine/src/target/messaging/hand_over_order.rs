@@ -12,11 +12,11 @@ use super::arrival::Arrival;
 use crate::hand_over::HandOverError;
 use crate::ring::channel::Sender;
 use crate::ring::{Moment, Socket};
-use crate::target::succession::{HandedController, HandedQueue};
+use crate::target::handed_target::{HandedController, HandedQueue};
 
 /// Step of a hand-over.
 #[derive(Debug)]
-pub(crate) enum Succession {
+pub(crate) enum HandOverOrder {
     /// Quiesce all queues for another process.
     Freeze(Freeze),
     /// Take over a queue from another process.

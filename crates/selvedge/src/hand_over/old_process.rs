@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use administration::succession::{Channel, OtherProcess, ResumeMark, Upgradable, UpgradeSocket};
+use administration::upgrade::{Channel, OtherProcess, ResumeMark, Upgradable, UpgradeSocket};
 use engine::hand_over::{About, Fault, HandOverError};
 use engine::target::Target;
 use engine::target::hand_over::{Offer, TargetProtocol, Word, unknown_to};

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::hand_over::{Channel as _, Greeting, HandOverError, NotOffered, OldProcess, Process, Succeeded};
+use engine::hand_over::{
+    Channel as _, Greeting, HandOverError, NotOffered, OldProcess, Process, TakeOverOutcome,
+};
 use engine::ring::{Hold, Moment, tcp};
 use engine::simulation::{self, ProcessId, disk, sleep};
 use engine::target::Target;
@@ -14,7 +16,7 @@ use engine::target::hand_over::{Offer, Releases, TargetProtocol, Word};
 use gateway::Membership;
 use serde_json::Value;
 
-use crate::gateway_succession::OldGateway;
+use crate::gateway_hand_over::OldGateway;
 use crate::scene::Scene;
 use crate::target;
 use crate::upgrade::{State, Upgrade};
@@ -86,7 +88,7 @@ pub(crate) fn leave(
     }
     if let Some(channel) = upgrade.channel.take() {
         let upgrade = upgrade.clone();
-        simulation::start_thread("succession", move || {
+        simulation::start_thread("upgrade", move || {
             let outcome = hand(&upgrade, &channel);
             drop(channel);
             simulation::say(|| format!("the old process: {outcome:?}"));
@@ -217,11 +219,11 @@ pub(crate) fn live(scene: &Rc<Scene>, number: usize, upgrade: &Rc<Upgrade>, chan
         return ends();
     };
     disk::forget();
-    let taken = target.succeed(&channel, &old, &mut ());
+    let taken = target.take_place(&channel, &old, &mut ());
     simulation::say(|| format!("the new process: {taken:?}"));
     match taken {
-        Ok(Succeeded::Serves) => {}
-        Ok(Succeeded::StartsAnew(_)) => {
+        Ok(TakeOverOutcome::Serves) => {}
+        Ok(TakeOverOutcome::StartsAnew(_)) => {
             drop((target, channel));
             return restart(scene, number, upgrade, &opened.listening, true);
         }

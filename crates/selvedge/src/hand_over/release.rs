@@ -7,7 +7,7 @@ use engine::ceph::ClusterConnection;
 use engine::hand_over::{Fault, HandOverError};
 use engine::target::hand_over::Releases;
 use engine::target::{FabricConfig, Target};
-use gateway::{Membership, ServingGuard, SuccessionError};
+use gateway::{MemberHandOverError, Membership, ServingGuard};
 use serde_json::Value;
 
 use super::handed_ceph::{self, HandedCeph, OfferedCeph};
@@ -25,7 +25,7 @@ fn served(target: &Target) -> FabricConfig {
 }
 
 /// Failure of a gateway's part in its group.
-fn of_gateway(error: SuccessionError) -> HandOverError {
+fn of_gateway(error: MemberHandOverError) -> HandOverError {
     HandOverError::program(error.fault(), error)
 }
 

@@ -13,7 +13,7 @@ use engine::ring::{now, thread, wall_time};
 use engine::target::Target;
 
 use super::decision::Standing;
-use super::error::{MemberError, SuccessionError};
+use super::error::{MemberError, MemberHandOverError};
 use super::format::Reads;
 use super::handed_member::{HandedMember, OfferedMember};
 use super::local_fabric::LocalFabric;
@@ -55,14 +55,14 @@ impl Membership {
     ///
     /// # Errors
     /// `Pruning`, when connections are just being forgotten, which takes long.
-    pub fn offer(&self) -> Result<OfferedMember, SuccessionError> {
+    pub fn offer(&self) -> Result<OfferedMember, MemberHandOverError> {
         self.duty.offer(true);
         // It was begun before, and shuts out what it finds written down and not in use here.
         let end = now().after(PRUNING);
         while self.is_pruning.load(Ordering::Acquire) {
             if now() >= end {
                 self.withdraw();
-                return Err(SuccessionError::Pruning);
+                return Err(MemberHandOverError::Pruning);
             }
             thread::sleep(LOOK);
         }
@@ -86,13 +86,13 @@ impl Membership {
         &self,
         offered: &OfferedMember,
         serving: &Serving,
-    ) -> Result<HandedMember, SuccessionError> {
+    ) -> Result<HandedMember, MemberHandOverError> {
         let (seen, now_ms) = (self.seen(), self.now_ms());
         if seen.me.epoch != offered.epoch || !seen.is_alive() {
-            return Err(SuccessionError::DeadMeanwhile);
+            return Err(MemberHandOverError::DeadMeanwhile);
         }
         if serving.has_given_up || late_operations() != seen.late_before {
-            return Err(SuccessionError::LateMeanwhile);
+            return Err(MemberHandOverError::LateMeanwhile);
         }
         Ok(HandedMember {
             version: seen.state.version,
@@ -135,12 +135,12 @@ impl Membership {
         offered: &OfferedMember,
         handed: &HandedMember,
         target: &Target,
-    ) -> Result<(), SuccessionError> {
+    ) -> Result<(), MemberHandOverError> {
         if self.seen().state.version < handed.version {
             self.catch_up();
         }
         if !self.seen().is_alive() {
-            return Err(SuccessionError::Dead);
+            return Err(MemberHandOverError::Dead);
         }
         if handed.fenced != offered.fenced {
             // Connections that were made before may work by older maps.
@@ -194,7 +194,7 @@ impl Membership {
 
 impl Member {
     /// Learns all of the group, to go on as a gateway that another process is. It says nothing before [`Self::go_on`].
-    pub fn succeed(spec: &GroupSpec, name: &str, offered: &OfferedMember) -> Result<Self, MemberError> {
+    pub fn in_place_of(spec: &GroupSpec, name: &str, offered: &OfferedMember) -> Result<Self, MemberError> {
         let failed = |what: &dyn std::fmt::Display| MemberError::new(format!("gateway group {spec}: {what}"));
         let OfferedMember { gateway, number, epoch, .. } = offered;
         if gateway != name {

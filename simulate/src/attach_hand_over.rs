@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use attach_crate::HandedServer;
 use engine::hand_over::{
-    self, Channel, Fault, Greeting, HandOverError, NewService, NotOffered, OldService, Protocol, Succeeded,
+    self, Channel, Fault, Greeting, HandOverError, NewService, NotOffered, OldService, Protocol,
+    TakeOverOutcome,
 };
 use engine::ring::tcp;
 use engine::simulation::{self, sleep};
@@ -19,8 +20,8 @@ use serde_json::Value;
 use crate::attach;
 use crate::disk_node::DiskNode;
 use crate::disk_process::{self, DiskProcess, LISTEN};
+use crate::hand_over::{END, OtherProcess, WatchedProcess, has_died_within};
 use crate::scene::Scene;
-use crate::succession::{END, OtherProcess, WatchedProcess, has_died_within};
 use crate::upgrade::{Played, State, Upgrade};
 use crate::upgrade_channel::{Descriptor, UpgradeChannel};
 
@@ -97,7 +98,7 @@ pub(crate) fn leave(scene: &Rc<Scene>, node: &DiskNode, process: &Rc<DiskProcess
     }
     let Some(channel) = upgrade.channel.take() else { return };
     let (scene, process) = (scene.clone(), process.clone());
-    simulation::start_thread("succession", move || {
+    simulation::start_thread("upgrade", move || {
         let Some(node) = &scene.disk else { return };
         let outcome = hand_over(node, &process, &upgrade, &channel);
         drop(channel);
@@ -224,8 +225,8 @@ pub(crate) fn live(scene: &Rc<Scene>, life: u64, upgrade: &Rc<Upgrade>, channel:
     // One without a disk has no target; that the old one has died meanwhile is not its fault.
     let Some(process) = service.process else { return ends(false) };
     let (state, is_disowned) = match taken {
-        Ok(Succeeded::Serves) => (State::Serves, false),
-        Ok(Succeeded::StartsAnew(_)) => {
+        Ok(TakeOverOutcome::Serves) => (State::Serves, false),
+        Ok(TakeOverOutcome::StartsAnew(_)) => {
             process.look_again(node);
             (State::ServesAnew, true)
         }

@@ -69,7 +69,7 @@ impl UpgradeSocket {
         let program = std::fs::metadata("/proc/self/exe").ok().map(|file| (file.dev(), file.ino()));
         let flags = Arc::<Flags>::default();
         let waiting = Waiting { service: service.clone(), flags: flags.clone(), program };
-        thread::Builder::new().name("succession".to_owned()).spawn(move || waiting.wait(&listener))?;
+        thread::Builder::new().name("upgrade".to_owned()).spawn(move || waiting.wait(&listener))?;
         Ok(Self { file, flags })
     }
 

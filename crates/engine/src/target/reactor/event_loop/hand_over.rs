@@ -9,16 +9,16 @@ use super::super::freezing::Freezing;
 use super::{EventLoop, SERIAL};
 use crate::hand_over::HandOverError;
 use crate::ring::Moment;
-use crate::target::messaging::{Address, Adoption, AdoptionError, Freeze, FrozenReactor, Succession};
+use crate::target::messaging::{Address, Adoption, AdoptionError, Freeze, FrozenReactor, HandOverOrder};
 
 impl EventLoop {
-    /// Does what becomes of its queues.
-    pub(super) fn succeed(&mut self, order: Succession, now: Moment) {
+    /// Executes an order about its queues.
+    pub(super) fn execute_order(&mut self, order: HandOverOrder, now: Moment) {
         match order {
-            Succession::Freeze(order) => self.freeze(order, now),
-            Succession::Adopt(adoption) => self.adopt(*adoption, now),
-            Succession::Thaw => self.thaw(now),
-            Succession::Leave => self.leave_frozen(),
+            HandOverOrder::Freeze(order) => self.freeze(order, now),
+            HandOverOrder::Adopt(adoption) => self.adopt(*adoption, now),
+            HandOverOrder::Thaw => self.thaw(now),
+            HandOverOrder::Leave => self.leave_frozen(),
         }
     }
 

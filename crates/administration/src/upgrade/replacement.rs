@@ -3,18 +3,18 @@
 
 use std::env;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use engine::hand_over::{About, Process as _};
-use engine::target::hand_over::Word;
+use engine::target::hand_over::TargetProtocol;
 use rustix::process::Pid;
 
 use super::channel::Channel;
 use super::other_process::OtherProcess;
+use super::query::ask;
 use crate::failure::Failure;
 
 /// Names the socket at which the old process waits.
@@ -29,19 +29,6 @@ const PREPARATION: Duration = Duration::from_secs(25);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Time for the old process to exit where the new one serves without a hand-over.
 const END: Duration = Duration::from_secs(30);
-
-/// Asks a target's process for its start parameters.
-pub fn ask(channel: &Channel, time: Duration) -> io::Result<About> {
-    channel.wait_at_most(Some(time))?;
-    channel.say(
-        &Word::Hello { version: crate::version::NUMBER.to_owned(), asks_only: true, knows: Vec::new() },
-        &[],
-    )?;
-    match channel.hear()? {
-        (Word::About(about), _) => Ok(about),
-        _ => Err(io::Error::other("it answers something else")),
-    }
-}
 
 /// Path of the program to start, from the root: the new process starts in the folder of the old one, and a bare name would be
 /// looked for in PATH.
@@ -72,7 +59,7 @@ pub fn start(program: &Path, about: &About, place: &Path) -> io::Result<Child> {
 /// Waits for the end of the old process, which ends when the new one serves. `what` it is that serves. A target is asked at
 /// its place whether it still hands over.
 pub fn await_end(
-    old: &impl AsFd,
+    old: &OtherProcess,
     new: &mut Child,
     (program, place): (&Path, Option<&Path>),
     what: &str,
@@ -81,9 +68,7 @@ pub fn await_end(
     let mut until = begun + PATIENCE;
     let mut asks = place;
     loop {
-        let mut ended = [rustix::event::PollFd::new(old, rustix::event::PollFlags::IN)];
-        let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.as_nanos() as i64 };
-        let has_ended = rustix::event::poll(&mut ended, Some(&pause)).is_ok_and(|ready| ready > 0);
+        let has_ended = old.has_died(LOOK_AGAIN);
         match new.try_wait().map_err(Failure::failed)? {
             Some(status) => {
                 let left = if has_ended { "and so has the old process" } else { "which serves as before" };
@@ -105,7 +90,8 @@ pub fn await_end(
             None if begun.elapsed() >= PREPARATION && asks.is_some() => {
                 // During the handover it answers no other request; and once the new process serves, that one does.
                 let Some(place) = asks.take() else { continue };
-                let about = Channel::connect(place).and_then(|channel| ask(&channel, LOOK_AGAIN * 50));
+                let about = Channel::connect(place)
+                    .and_then(|channel| ask::<TargetProtocol>(&channel, LOOK_AGAIN * 50));
                 if about.is_ok_and(|about| about.process != new.id()) {
                     until = Instant::now();
                 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use engine::backend::BackendConfig;
 use engine::hand_over::{
-    Channel, Fault, Greeting, HandOverError, NotOffered, OldProcess, Process, Succeeded, decode, encode,
+    Channel, Fault, Greeting, HandOverError, NotOffered, OldProcess, Process, TakeOverOutcome, decode, encode,
 };
 use engine::ring::{Engine, Socket};
 use engine::target::hand_over::{Offer, Releases, SocketChannel, State, TargetProtocol, Word, known};
@@ -100,19 +100,19 @@ fn refused() -> Word {
 }
 
 /// Result of a new process.
-fn new_process(words: impl IntoIterator<Item = Word>, old: Other) -> Result<Succeeded, HandOverError> {
-    target(true).succeed(&Script::new(words), &old, &mut ())
+fn new_process(words: impl IntoIterator<Item = Word>, old: Other) -> Result<TakeOverOutcome, HandOverError> {
+    target(true).take_place(&Script::new(words), &old, &mut ())
 }
 
 #[test]
 fn the_new_process_serves_on_go_or_with_all_of_a_dead_one() {
-    assert!(matches!(new_process([state(), Word::Go], LIVES), Ok(Succeeded::Serves)));
-    assert!(matches!(new_process([state()], DIED), Ok(Succeeded::Serves)));
+    assert!(matches!(new_process([state(), Word::Go], LIVES), Ok(TakeOverOutcome::Serves)));
+    assert!(matches!(new_process([state()], DIED), Ok(TakeOverOutcome::Serves)));
 }
 
 #[test]
 fn what_a_dead_process_had_under_way_or_has_changed_is_not_gone_on_with() {
-    let is_fresh_start = |outcome| matches!(outcome, Ok(Succeeded::StartsAnew(_)));
+    let is_fresh_start = |outcome| matches!(outcome, Ok(TakeOverOutcome::StartsAnew(_)));
     assert!(is_fresh_start(new_process([], DIED)));
     assert!(is_fresh_start(new_process([state()], RESUMED)));
     assert!(is_fresh_start(new_process([state(), refused()], RESUMED)));

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use administration::succession::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
+use administration::upgrade::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
 use engine::backend::BackendConfig;
 use engine::claims::{self, InheritedMemory};
-use engine::hand_over::{NotOffered, Process as _, Succeeded};
+use engine::hand_over::{NotOffered, Process as _, TakeOverOutcome};
 use engine::target::hand_over::{Offer, Word};
 use engine::target::{NamespaceConfig, PortConfig, Target, TargetConfig};
 use gateway::{Member, OfferedMember};
@@ -147,7 +147,11 @@ impl NewProcess {
 
     /// Takes the hosts over and serves them. False if the target has to be restarted instead. When
     /// this returns, the old process has exited.
-    pub(crate) fn succeed(self, target: &Arc<Target>, member: Option<&mut Member>) -> Result<bool, Failure> {
+    pub(crate) fn take_place(
+        self,
+        target: &Arc<Target>,
+        member: Option<&mut Member>,
+    ) -> Result<bool, Failure> {
         let forgotten = claims::forget();
         if !forgotten.is_empty() {
             // Blank ones would be served.
@@ -156,12 +160,12 @@ impl NewProcess {
             return Err(Failure::failed(format!("the old process serves on: {reason}")));
         }
         let mut take_over = TakeOver::new(target, member, &self.program_state.ceph);
-        let taken = target.succeed(&self.channel, &self.old, &mut take_over);
+        let taken = target.take_place(&self.channel, &self.old, &mut take_over);
         let taken = taken.map_err(|reason| {
             tracing::error!(fault = ?reason.fault(), "the hand-over has failed");
             Failure::failed(format!("the old process serves on: {reason}"))
         })?;
-        if let Succeeded::StartsAnew(reason) = taken {
+        if let TakeOverOutcome::StartsAnew(reason) = taken {
             tracing::warn!(
                 reason = reason.to_string(),
                 fault = ?reason.fault(),

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use engine::hand_over::{OldProcess, Process};
+use engine::hand_over::{About, OldProcess, Process};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -21,6 +21,12 @@ impl OtherProcess {
     pub fn open(number: Pid) -> io::Result<Self> {
         let descriptor = pidfd_open(number, PidfdFlags::empty())?;
         Ok(Self { descriptor, number: number.as_raw_nonzero().get() as u32 })
+    }
+
+    /// The process that has reported its start parameters; `None` if it has ended.
+    pub fn of(about: &About) -> Option<Self> {
+        let number = i32::try_from(about.process).ok().and_then(Pid::from_raw)?;
+        Self::open(number).ok()
     }
 
     /// Process id.

@@ -12,4 +12,4 @@ mod words;
 pub(super) use disk_group::{DiskGroup, GroupServer};
 pub(super) use new_process::{GroupTakeOver, NewProcess};
 pub(super) use old_process::{OldProcess, Registration};
-pub(super) use words::{HandedState, Word};
+pub(super) use words::{AttachProtocol, HandedState};
