@@ -288,6 +288,8 @@ pub(crate) struct Refusals {
     silent_ended: AtomicU64,
     /// Controllers of unproved hosts that ended for a proved host with the same HOSTID.
     displaced: Seldom,
+    /// Changes of hosts that make too many.
+    changes: Seldom,
 }
 
 impl Refusals {
@@ -326,6 +328,11 @@ impl Refusals {
         self.displaced.count_to_log(ring::now())
     }
 
+    /// Counts a change of a host that makes too many; the number if it is one to be logged.
+    pub(crate) fn count_change(&self) -> Option<u64> {
+        self.changes.count_to_log(ring::now())
+    }
+
     /// Counts a controller whose keep alive timer ran out.
     pub(crate) fn count_silent_ended(&self) {
         self.silent_ended.fetch_add(1, Ordering::Relaxed);
@@ -349,6 +356,10 @@ impl Refusals {
 
     pub(crate) fn displaced(&self) -> u64 {
         self.displaced.read()
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.read()
     }
 
     pub(crate) fn discovery_ended(&self) -> u64 {
