@@ -387,6 +387,23 @@ mod tests {
         assert_ne!(network("10.0.0.1"), network("10.0.0.2"));
         assert_eq!(network("2001:db8::1"), network("2001:db8::2:3"));
         assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
+        let own = ["127.0.0.1", "127.3.2.1", "::ffff:127.0.0.9", "::1"].map(network);
+        assert!(
+            own.iter().all(|other| *other == own[0]),
+            "addresses of this machine are one network: {own:?}"
+        );
+        assert_ne!(own[0], network("::2:3"));
+    }
+
+    #[test]
+    fn a_process_with_all_loopback_addresses_leaves_others_their_places() {
+        let mut admission = Admission::new(Quotas::default(), 1);
+        let taken = (1..=255).cycle().take(CONTROLLERS_MAX).enumerate().filter(|(number, last)| {
+            let guest = guest(&format!("nqn.{number}"), &format!("127.0.0.{last}"), false);
+            admission.take_controller(&guest).is_ok()
+        });
+        assert_eq!(taken.count(), CONTROLLERS_PER_NETWORK_MAX);
+        assert_eq!(admission.take_controller(&guest("other", "10.0.0.1", false)), Ok(()));
     }
 
     #[test]
