@@ -208,8 +208,7 @@ pub const RESERVATION_THREADS_MAX: usize = 256;
 pub const RESERVATION_WAITING_MAX: usize = 16_384;
 /// Commands of one host among them: as many as the reservation worker itself has waiting.
 pub const RESERVATION_WAITING_SHARE_MAX: usize = 1024;
-/// Reservation commands on one namespace that may wait for its cluster: as many as hosts that may be
-/// registered. A host whose command finds no room may send it again.
+/// Reservation commands on one namespace that may wait for its cluster: as many as hosts that may be registered.
 pub const RESERVATION_BACKLOG_MAX: usize = 255;
 /// Commands of one host among them: more than it has on all paths while it waits for each response,
 /// and few enough for others to find room.
@@ -258,13 +257,14 @@ pub const LBA_STATUS_DESCRIPTORS_MAX: usize = 255;
 /// Steps of authentication that wait to be computed; with more, the last one of the network with the most is given up: its host
 /// comes again.
 pub const AUTHENTICATION_JOBS_MAX: usize = 4096;
-/// TLS handshakes of a target that are under way, of hosts that have shown a key: the library holds 70 KB for each. Other hosts'
-/// hellos wait.
+/// TLS handshakes of a target under way, of hosts that have shown a key: the library holds 70 KB for each, and others wait.
 pub const TLS_HANDSHAKES_MAX: usize = 1024;
 /// Further handshakes for hosts from networks that have few under way: a crowd from one network must not keep all others waiting.
 pub const TLS_HANDSHAKES_RESERVE: usize = 256;
 /// Handshakes under way of a network that has few.
 pub const TLS_HANDSHAKES_FEW: usize = 16;
+/// Time after which one may be given up for a host of a network that has fewer, in milliseconds: many round trips, and losses.
+pub const TLS_HANDSHAKE_PATIENCE_MS: u64 = 2_000;
 /// The same of one driver of an initiator: one of each queue of all paths, which is all that there can be.
 pub const HOST_AUTHENTICATION_JOBS_MAX: usize = PATHS_MAX * IO_QUEUES_MAX as usize;
 /// The longest that a host without a keep alive time-out may take to authenticate, in milliseconds (as Linux' target).

@@ -35,7 +35,9 @@ pub(crate) use change_rates::{ChangeRate, ChangeRates};
 pub(crate) use claim::Claim;
 pub(crate) use cross_reset::CrossReset;
 pub(crate) use fence::{Fence, Fenced, Owner, Then};
-pub(crate) use handshake::{HandshakeDone, HandshakeOutcome, HandshakeStep, PendingHandshake};
+pub(crate) use handshake::{
+    HandshakeDone, HandshakeOutcome, HandshakePermit, HandshakeStep, PendingHandshake,
+};
 pub use host_request::{HostRequest, HostRequests, PendingRequest, TargetEnded};
 pub(crate) use mailbox::{Loss, Mailbox, Message};
 pub(crate) use mailboxes::Mailboxes;
