@@ -369,10 +369,12 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
     };
     let header = request.headers().get(AUTHORIZATION).map(|header| header.as_bytes().to_vec());
     // Names of users may have to be looked up elsewhere.
+    let place = service.slow.take_look_up(&peer).await;
     let known = tokio::task::spawn_blocking({
         let (peer, administration) = (peer.clone(), service.administration);
         let what = format!("{} {}", request.method(), request.uri());
         move || {
+            let _place = place;
             let known = access.identify(&peer, header.as_deref());
             known.map_err(|refusal| {
                 administration.audit().write(Event {

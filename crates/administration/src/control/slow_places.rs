@@ -1,16 +1,21 @@
-//! Places of requests that may take long. Callers of a lesser role share a part of them, so that however much these ask of a
-//! cluster that does not respond, callers with more rights find a place.
+//! Places of requests that may take long, and of callers whose names are looked up. Callers of a lesser role share a part of
+//! the first, so that however much these ask of a silent cluster, callers with more rights find a place.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::limits::{SLOW_BELOW_ADMIN_MAX, SLOW_BELOW_OPERATE_MAX, SLOW_MAX};
+use super::access::Peer;
+use super::limits::{LOOK_UPS_MAX, SLOW_BELOW_ADMIN_MAX, SLOW_BELOW_OPERATE_MAX, SLOW_MAX};
 use crate::spec::role::Role;
 
-/// Places of a listener: those of the least roles, those of all roles but the greatest, and all.
+/// Places of a listener.
 #[derive(Debug)]
-pub(super) struct SlowPlaces([Arc<Semaphore>; 3]);
+pub(super) struct SlowPlaces {
+    /// Places of the least roles, those of all roles but the greatest, and all.
+    of_roles: [Arc<Semaphore>; 3],
+    look_ups: Arc<Semaphore>,
+}
 
 /// Place of one request, given back when this is dropped.
 #[derive(Debug)]
@@ -21,10 +26,14 @@ pub(super) struct SlowPlace {
 
 impl SlowPlaces {
     pub(super) fn new() -> Self {
-        Self(
-            [SLOW_BELOW_OPERATE_MAX, SLOW_BELOW_ADMIN_MAX, SLOW_MAX]
-                .map(|most| Arc::new(Semaphore::new(most))),
-        )
+        let places = |most| Arc::new(Semaphore::new(most));
+        let of_roles = [SLOW_BELOW_OPERATE_MAX, SLOW_BELOW_ADMIN_MAX, SLOW_MAX].map(places);
+        Self { of_roles, look_ups: places(LOOK_UPS_MAX) }
+    }
+
+    /// Place for a peer whose name may be looked up; others need none.
+    pub(super) async fn take_look_up(&self, peer: &Peer) -> Option<OwnedSemaphorePermit> {
+        if peer.may_be_looked_up() { self.look_ups.clone().acquire_owned().await.ok() } else { None }
     }
 
     /// Place for a caller of this role, which waits for others of its role or a lesser one.
@@ -35,8 +44,8 @@ impl SlowPlaces {
             Role::Admin => 2,
         };
         let mut permits = Vec::new();
-        for places in &self.0[first..] {
-            // They are never closed.
+        for places in &self.of_roles[first..] {
+            // These semaphores are never closed.
             permits.extend(places.clone().acquire_owned().await);
         }
         SlowPlace { _permits: permits }
@@ -50,12 +59,16 @@ mod tests {
 
     use super::*;
 
-    /// Place that is free now, if one is.
-    fn free(places: &SlowPlaces, role: Role) -> Option<SlowPlace> {
-        match pin!(places.take(role)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(place) => Some(place),
+    /// Value of a future that is ready now.
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => Some(value),
             Poll::Pending => None,
         }
+    }
+
+    fn free(places: &SlowPlaces, role: Role) -> Option<SlowPlace> {
+        now(places.take(role))
     }
 
     fn fill(places: &SlowPlaces, role: Role) -> Vec<SlowPlace> {
@@ -76,5 +89,19 @@ mod tests {
         assert!(free(&places, Role::Admin).is_some());
         drop((readers, operators, admins));
         assert_eq!(fill(&places, Role::Admin).len(), SLOW_MAX, "an administrator alone has all");
+    }
+
+    #[test]
+    fn users_whose_look_ups_do_not_end_leave_threads_to_root_and_remote_callers() {
+        let places = SlowPlaces::new();
+        let user = |uid| Peer::Local { uid, pid: None };
+        let look_ups: Vec<_> =
+            std::iter::from_fn(|| now(places.take_look_up(&user(3_000_000_017)))).take(100).collect();
+        assert_eq!(look_ups.len(), LOOK_UPS_MAX);
+        let remote = Peer::Remote { address: ([10, 0, 0, 1], 1).into(), certificate: None };
+        let own = user(rustix::process::geteuid().as_raw());
+        for peer in [user(0), own, remote, Peer::Process] {
+            assert!(now(places.take_look_up(&peer)).is_some_and(|place| place.is_none()), "{peer}");
+        }
     }
 }
