@@ -9,9 +9,10 @@ pub const BUFFER_LENGTH_MAX: usize = 1 << 20;
 pub const POOL_KEPT_BYTES_MAX: usize = 64 << 20;
 /// Bytes of those for which a reactor does not wake up to give them back: what sealing the answers to keep alives takes.
 pub const POOL_IDLE_BYTES_MAX: usize = 64 << 10;
-/// Bytes of buffers the commands of one connection may hold at a time. A connection that reaches it waits for its
-/// own commands; there is no shared pool that one host could drain for all.
+/// Bytes of buffers the commands of one connection may hold at a time: one that reaches it waits for its own commands.
 pub const CONNECTION_BUFFER_BYTES_MAX: usize = 8 << 20;
+/// The same of all connections of a host on one reactor. Beyond it, each may have a single command with a buffer.
+pub const HOST_BUFFER_BYTES_MAX: usize = 64 * CONNECTION_BUFFER_BYTES_MAX;
 
 /// Milliseconds for which a file or device is tried that another process has: the system may keep the files of a killed process
 /// until its last requests have ended.
@@ -210,8 +211,7 @@ pub const RESERVATION_WAITING_MAX: usize = 16_384;
 pub const RESERVATION_WAITING_SHARE_MAX: usize = 1024;
 /// Reservation commands on one namespace that may wait for its cluster: as many as hosts that may be registered.
 pub const RESERVATION_BACKLOG_MAX: usize = 255;
-/// Commands of one host among them: more than it has on all paths while it waits for each response,
-/// and few enough for others to find room.
+/// Commands of one host among them: more than it has on all paths while it waits for each, and few enough for others.
 pub const RESERVATION_BACKLOG_SHARE_MAX: usize = 16;
 /// Registrations of one name on a namespace, by whatever HOSTIDs: machines that were copied with their name have some.
 pub const REGISTRANTS_PER_NAME_MAX: usize = 16;
