@@ -1,7 +1,7 @@
 //! Buffers that all clients of a thread hold, and each party of them. The more they hold, the less each may have beyond its first
 //! request, so that there is room for one that comes later: clients that ask for much and read nothing wait themselves.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 
 use engine::ring::Buffer;
@@ -12,7 +12,7 @@ use slab::Slab;
 use crate::limits::{BUFFER_BYTES_MAX, PIECE_BYTES, THREAD_BUFFER_BYTES_MIN};
 
 /// Origin of clients: a user of this machine, an IPv4 address, or the /64 network of an IPv6 address, of which a machine has as
-/// many addresses as it likes.
+/// many addresses as it likes. All loopback addresses are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 // Clients of a simulation are users.
 #[cfg_attr(feature = "simulation", allow(dead_code))]
@@ -35,6 +35,7 @@ impl Party {
 
     fn at(address: IpAddr) -> Self {
         Self::Network(match address.to_canonical() {
+            address if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
             address => address,
         })
@@ -236,5 +237,6 @@ mod tests {
         assert_eq!(at("fd00::1"), at("fd00::ffff:0:0:1"));
         assert_ne!(at("fd00::1"), at("fd00:0:0:1::1"));
         assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"));
+        assert!(["127.1.2.3", "::ffff:127.0.0.9", "::1"].into_iter().all(|own| at(own) == at("127.0.0.1")));
     }
 }

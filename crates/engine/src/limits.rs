@@ -9,9 +9,10 @@ pub const BUFFER_LENGTH_MAX: usize = 1 << 20;
 pub const POOL_KEPT_BYTES_MAX: usize = 64 << 20;
 /// Bytes of those for which a reactor does not wake up to give them back: what sealing the answers to keep alives takes.
 pub const POOL_IDLE_BYTES_MAX: usize = 64 << 10;
-/// Bytes of buffers the commands of one connection may hold at a time. A connection that reaches it waits for its
-/// own commands; there is no shared pool that one host could drain for all.
+/// Bytes of buffers the commands of one connection may hold at a time: one that reaches it waits for its own commands.
 pub const CONNECTION_BUFFER_BYTES_MAX: usize = 8 << 20;
+/// The same of all connections of a host on one reactor. Beyond it, each may have a single command with a buffer.
+pub const HOST_BUFFER_BYTES_MAX: usize = 64 * CONNECTION_BUFFER_BYTES_MAX;
 
 /// Milliseconds for which a file or device is tried that another process has: the system may keep the files of a killed process
 /// until its last requests have ended.
@@ -147,8 +148,7 @@ pub const HOST_KEYS_REPORTED_MAX: usize = 1024;
 pub const NAMESPACES_MAX: u32 = 4096;
 /// Subsystems of one target.
 pub const SUBSYSTEMS_MAX: usize = 1024;
-/// Namespaces that one host may create in a subsystem by default: a small part of all there can be,
-/// so that no host takes all identifiers.
+/// Namespaces that one host may create in a subsystem by default: a small part, so that no host takes all identifiers.
 pub const HOST_NAMESPACES: u32 = NAMESPACES_MAX / 64;
 /// Hosts on one subsystem's list.
 pub const HOSTS_MAX: usize = 1024;
@@ -190,8 +190,15 @@ pub const HOST_REQUESTS_MAX: usize = 256;
 pub const JOBS_SHARE_OF_HOST: usize = 8;
 /// The same of all hosts from one network together that have not proved their names: a party may claim any number of them.
 pub const JOBS_SHARE_OF_NETWORK: usize = 4;
-/// Failed logins, and as many refused Connects, that wait to be entered into the account of
-/// failures; more are counted, without waiting.
+/// Changes that one host may ask the administration for at once: each of its namespaces is created, attached, protected, deleted.
+pub const HOST_CHANGES_AT_ONCE: u32 = 4 * HOST_NAMESPACES;
+/// Time after which it may ask for one more, in milliseconds: a host that never ends writes some 40 MB a day into the audit log.
+pub const HOST_CHANGE_INTERVAL_MS: u64 = 1_000;
+/// Reservations that one host may change at once: it registers on all namespaces of a subsystem, and reserves them.
+pub const HOST_RESERVATIONS_AT_ONCE: u32 = 2 * NAMESPACES_MAX;
+/// Time after which it may change one more, in milliseconds: each is written to a disk, which has to do other work between.
+pub const HOST_RESERVATION_INTERVAL_MS: u64 = 20;
+/// Failed logins, and as many refused Connects, that wait to be entered into the account of failures; more are counted.
 pub const REFUSED_HOSTS_MAX: usize = 256;
 /// Reservation commands that wait for the reservation worker; a host whose command finds no room may send it again.
 pub const RESERVATION_JOBS_MAX: usize = 1024;
@@ -202,11 +209,9 @@ pub const RESERVATION_THREADS_MAX: usize = 256;
 pub const RESERVATION_WAITING_MAX: usize = 16_384;
 /// Commands of one host among them: as many as the reservation worker itself has waiting.
 pub const RESERVATION_WAITING_SHARE_MAX: usize = 1024;
-/// Reservation commands on one namespace that may wait for its cluster: as many as hosts that may be
-/// registered. A host whose command finds no room may send it again.
+/// Reservation commands on one namespace that may wait for its cluster: as many as hosts that may be registered.
 pub const RESERVATION_BACKLOG_MAX: usize = 255;
-/// Commands of one host among them: more than it has on all paths while it waits for each response,
-/// and few enough for others to find room.
+/// Commands of one host among them: more than it has on all paths while it waits for each, and few enough for others.
 pub const RESERVATION_BACKLOG_SHARE_MAX: usize = 16;
 /// Registrations of one name on a namespace, by whatever HOSTIDs: machines that were copied with their name have some.
 pub const REGISTRANTS_PER_NAME_MAX: usize = 16;
@@ -234,8 +239,7 @@ pub const TLS_KEYS_PER_HELLO_MAX: usize = 4 * SECRETS_PER_HOST_MAX;
 /// Time in which a host that has authenticated to get a TLS key may come back with it, in
 /// milliseconds; as long, its connection in clear may take to end.
 pub const GENERATED_KEY_WAIT_MS: u64 = 30_000;
-/// Time for which such a key is accepted beside the one that has replaced it, in milliseconds: a
-/// connection may be under way with it.
+/// Time for which such a key is accepted beside its successor, in milliseconds: a connection may be under way with it.
 pub const GENERATED_KEY_OVERLAP_MS: u64 = 5_000;
 /// Such keys of one host and subsystem that wait for it: one of each of its paths, and some to spare.
 pub const GENERATED_KEYS_PER_HOST_MAX: usize = 2 * PATHS_MAX;
@@ -253,13 +257,14 @@ pub const LBA_STATUS_DESCRIPTORS_MAX: usize = 255;
 /// Steps of authentication that wait to be computed; with more, the last one of the network with the most is given up: its host
 /// comes again.
 pub const AUTHENTICATION_JOBS_MAX: usize = 4096;
-/// TLS handshakes of a target that are under way, of hosts that have shown a key: the library holds 70 KB for each. Other hosts'
-/// hellos wait.
+/// TLS handshakes of a target under way, of hosts that have shown a key: the library holds 70 KB for each, and others wait.
 pub const TLS_HANDSHAKES_MAX: usize = 1024;
 /// Further handshakes for hosts from networks that have few under way: a crowd from one network must not keep all others waiting.
 pub const TLS_HANDSHAKES_RESERVE: usize = 256;
 /// Handshakes under way of a network that has few.
 pub const TLS_HANDSHAKES_FEW: usize = 16;
+/// Time after which one may be given up for a host of a network that has fewer, in milliseconds: many round trips, and losses.
+pub const TLS_HANDSHAKE_PATIENCE_MS: u64 = 2_000;
 /// The same of one driver of an initiator: one of each queue of all paths, which is all that there can be.
 pub const HOST_AUTHENTICATION_JOBS_MAX: usize = PATHS_MAX * IO_QUEUES_MAX as usize;
 /// The longest that a host without a keep alive time-out may take to authenticate, in milliseconds (as Linux' target).
@@ -436,8 +441,7 @@ pub const GATEWAY_BEAT_MS: u64 = 500;
 /// Time without heartbeats after which a gateway is given up by the others, in milliseconds, and gives up its groups itself. With
 /// up to two beats until it is noticed, the blocklist and the locks, hosts are served again within 5 s.
 pub const GATEWAY_LEASE_MS: u64 = 2_500;
-/// Gap between two looks, in milliseconds, after which a gateway has to see others be silent for a
-/// whole lease again before it gives one up.
+/// Gap between two looks, in milliseconds, after which another gateway has to be silent for a whole lease again to be given up.
 pub const GATEWAY_LOOK_GAP_MS_MAX: u64 = 1_500;
 /// A gateway that was gone has to live for this long, in milliseconds, before its groups are given back: one that fails again
 /// at once would take them with it.
@@ -588,13 +592,9 @@ const _: () = {
 /// in milliseconds: the rest of a PDU, data that it was asked for, or data that it has asked for. All other hosts wait as long. A
 /// host whose last segment was lost sends it again after its retransmission time-out, on Linux at least 200 ms: two of them fit.
 pub const FREEZE_STALL_MS: u64 = 500;
-
-/// Time for which it waits for hosts that send or take a little now and then, which are closed
-/// then, and for its storage, in milliseconds: where that takes longer the target goes on, and
-/// nothing is handed over.
+/// Time for which it waits for hosts that send or take a little now and then, which are closed then, and for its storage, in
+/// milliseconds: where that takes longer the target goes on, and nothing is handed over.
 pub const FREEZE_PATIENCE_MS: u64 = 2000;
-
-/// Time for which it tries to get its images' locks back when the new process is not to serve
-/// after all, in milliseconds. A cluster that may not be asked to shut that one out notices within
-/// half a minute that it has ended.
+/// Time for which it tries to get its images' locks back when the new process is not to serve after all, in milliseconds. A
+/// cluster that may not be asked to shut that one out notices within half a minute that it has ended.
 pub const IMAGES_BACK_MS: u64 = 60_000;

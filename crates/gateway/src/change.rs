@@ -1,6 +1,6 @@
 //! A change of what all gateways of a group serve, through one of them: it is in effect there before the others learn of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use engine::target::{
 
 use super::error::{GroupError, Reason, Refused};
 use super::format::{WITH_KEYS_AND_PORTS, WITH_RESERVATIONS};
+use super::image_groups::{groups_of_images, image_of, unreleased};
 use super::local_fabric::identified;
 use super::membership::Membership;
 use super::serving::Serving;
@@ -74,16 +75,18 @@ impl Membership {
         let Some(target) = self.target.get() else {
             return Err(unavailable("this gateway serves nothing yet"));
         };
-        let (me, base, has_lease) = {
+        let (me, base, has_lease, well) = {
             let seen = self.seen();
-            (seen.me.gateway.clone(), seen.state.clone(), seen.has_lease(self.now_ms()))
+            let well = seen.watch.peers(&seen.state).well;
+            (seen.me.gateway.clone(), seen.state.clone(), seen.has_lease(self.now_ms()), well)
         };
         if !has_lease {
             return Err(unavailable("this gateway cannot reach its group's cluster"));
         }
         let shared = serving.view(&base, &me, &wanted.ports).shared_part(wanted)?;
         check_format(&base, &shared)?;
-        if let Some(refused) = immovable(&base, &shared, &serving.hold) {
+        let silent = || unreleased(&base, &shared, &serving.hold, &well);
+        if let Some(refused) = immovable(&base, &shared, &serving.hold).or_else(silent) {
             return Err(refused.into());
         }
         let leaves = self.may_move(&base, &shared, &serving.hold)?;
@@ -288,26 +291,6 @@ fn immovable(base: &GroupState, wanted: &FabricConfig, hold: &BTreeSet<u32>) -> 
             refused(&what, format!("ask {gateway} to move it"))
         })
     })
-}
-
-/// Pool, namespace and name of an image: two ways to its cluster lead to the same one.
-type Image<'a> = (&'a str, &'a str, &'a str);
-
-/// Image of a namespace, if it has one.
-fn image_of(namespace: &NamespaceConfig) -> Option<Image<'_>> {
-    let BackendConfig::Rbd(image) = &namespace.backend else { return None };
-    Some((&image.pool, &image.namespace, &image.image))
-}
-
-/// Load-balancing groups of each image.
-fn groups_of_images(config: &FabricConfig) -> BTreeMap<Image<'_>, BTreeSet<u32>> {
-    let mut groups = BTreeMap::<_, BTreeSet<u32>>::new();
-    for namespace in config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces) {
-        if let Some(image) = image_of(namespace) {
-            groups.entry(image).or_default().insert(namespace.ana_group);
-        }
-    }
-    groups
 }
 
 #[cfg(test)]

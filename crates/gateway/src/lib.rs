@@ -21,6 +21,7 @@ mod handed_member;
 mod held_writes;
 mod host_presence;
 mod host_reports;
+mod image_groups;
 mod lease;
 mod local_fabric;
 mod location;

@@ -16,6 +16,7 @@ use engine::seldom::Seldom;
 use engine::target::Network;
 use tokio::task::AbortHandle;
 
+use super::access::is_operator;
 use super::limits::{
     CONNECTION_TIMEOUT, CONNECTIONS_KEPT, CONNECTIONS_MAX, CONNECTIONS_PER_PARTY_MAX,
     METRICS_CONNECTION_TIMEOUT, METRICS_UNREAD_BYTES_MAX, METRICS_UNREAD_BYTES_PER_PARTY_MAX,
@@ -61,7 +62,7 @@ impl Party {
 
     /// True if permits are reserved for the party: it administers the target in any case.
     fn is_operator(self) -> bool {
-        matches!(self, Self::User(uid) if uid == 0 || uid == rustix::process::geteuid().as_raw())
+        matches!(self, Self::User(uid) if is_operator(uid))
     }
 }
 

@@ -30,6 +30,11 @@ pub(super) const THREADS_MAX: usize = 16;
 /// Concurrent requests that may take long, because they change something or ask a cluster; more of
 /// them wait without a thread, which leaves threads for quick ones.
 pub(super) const SLOW_MAX: usize = 12;
+/// Of these, requests of callers below the role `admin`, and below `operate`: an administrator need not wait for others.
+pub(super) const SLOW_BELOW_ADMIN_MAX: usize = 9;
+pub(super) const SLOW_BELOW_OPERATE_MAX: usize = 6;
+/// Users of the machine whose names are looked up at a time: a directory service that is silent holds a thread for each.
+pub(super) const LOOK_UPS_MAX: usize = 2;
 /// Tasks under way at a time: each loads its cluster with all that it can take.
 pub(super) const TASKS_RUNNING_MAX: usize = 8;
 /// Tasks that are remembered, with those under way.
@@ -170,7 +175,8 @@ const _: () = {
     assert!(AUDIT_LINE_BYTES_MAX as usize > 2 * AUDIT_PART_BYTES_MAX + 16_384, "a line has room for both");
     assert!(AUDIT_TEXT_BYTES_MAX > 2 * 3 * nvme::discovery::NQN_BYTES_MAX, "a path is recorded whole");
     assert!(AUDIT_TAIL_BYTES_MAX > 2 * AUDIT_LINE_BYTES_MAX, "the longest line is returned whole");
-    assert!(SLOW_MAX < THREADS_MAX, "a question finds a thread");
+    assert!(SLOW_MAX + LOOK_UPS_MAX < THREADS_MAX, "a question finds a thread");
+    assert!(SLOW_BELOW_OPERATE_MAX < SLOW_BELOW_ADMIN_MAX && SLOW_BELOW_ADMIN_MAX < SLOW_MAX);
     assert!(CONNECTION_TIMEOUT.as_secs() > BODY_TIMEOUT.as_secs() + TASK_PATIENCE.as_secs());
     assert!(TASKS_KEPT_MAX > TASKS_RUNNING_MAX);
     assert!(CALLER_IDLE_MAX.as_secs() > 2 * CONNECTION_TIMEOUT.as_secs(), "no call is cut off");

@@ -53,6 +53,7 @@ mod schema_tests;
 mod server;
 mod size_watch;
 mod slow_commands;
+mod slow_places;
 pub mod socket;
 pub mod subsystems;
 pub mod sweeps;

@@ -19,7 +19,6 @@ use hyper::header::{
     LOCATION, WWW_AUTHENTICATE,
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::access::{Access, Caller, Identity, Peer};
@@ -28,7 +27,7 @@ use super::ask::{self, Answer, Ask, PICTURE};
 use super::audit::{Event, Kind};
 use super::connection_limiter::Identified;
 use super::host_keys::{self, ControllerKeyBody, HostKeyBody, HostKeyPatch};
-use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, SLOW_MAX};
+use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT};
 use super::live::requests as live;
 use super::live::viewer::Ending;
 use super::namespaces::NamespaceBody;
@@ -36,6 +35,7 @@ use super::namespaces::images::{self, CloneBody, SnapshotBody};
 use super::namespaces::snapshot_set::{self, SnapshotSetBody};
 use super::patches::{NamespacePatch, Patch};
 use super::refusal::Refusal;
+use super::slow_places::SlowPlaces;
 use super::subsystems::{AnaGroupBody, HostBody};
 use super::{
     audit_tail, browser, ceph_nvmeof, connections, console, fabric, gateways, log_level, metrics, namespaces,
@@ -313,7 +313,7 @@ struct Service {
     /// Rights of callers; `None` if everybody may use all that is served here.
     access: Option<Arc<Access>>,
     /// Places of requests that may take long.
-    slow: Arc<Semaphore>,
+    slow: Arc<SlowPlaces>,
 }
 
 /// All routes, the console's page, and refusals for everything else.
@@ -332,7 +332,7 @@ fn router_of(
     administration: Arc<Administration>,
     access: Option<Arc<Access>>,
 ) -> Router {
-    let service = Service { administration, access, slow: Arc::new(Semaphore::new(SLOW_MAX)) };
+    let service = Service { administration, access, slow: Arc::new(SlowPlaces::new()) };
     let mut router = Router::new();
     paths.sort_unstable();
     paths.dedup();
@@ -369,10 +369,12 @@ async fn identify(State(service): State<Service>, mut request: Request, next: Ne
     };
     let header = request.headers().get(AUTHORIZATION).map(|header| header.as_bytes().to_vec());
     // Names of users may have to be looked up elsewhere.
+    let place = service.slow.take_look_up(&peer).await;
     let known = tokio::task::spawn_blocking({
         let (peer, administration) = (peer.clone(), service.administration);
         let what = format!("{} {}", request.method(), request.uri());
         move || {
+            let _place = place;
             let known = access.identify(&peer, header.as_deref());
             known.map_err(|refusal| {
                 administration.audit().write(Event {
@@ -450,7 +452,7 @@ async fn perform(
     if route.body.is_none() && !body.is_empty() {
         return Err(Refusal::new(400, format!("{} {} takes no body", route.method, route.path)));
     }
-    let place = if route.is_slow() { service.slow.clone().acquire_owned().await.ok() } else { None };
+    let place = if route.is_slow() { Some(service.slow.take(caller.rights.role).await) } else { None };
     // Opening files and waiting for disks is not work for the thread that all connections share.
     let work = tokio::task::spawn_blocking(move || {
         let _place = place;

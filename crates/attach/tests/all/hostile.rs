@@ -115,15 +115,17 @@ fn of_strangers_the_one_that_came_first_makes_room() {
 }
 
 #[test]
-fn a_crowd_of_strangers_displaces_none_of_another_address() {
+fn a_crowd_of_strangers_with_many_loopback_addresses_displaces_no_other() {
     let world = World::new(&Plan::default());
-    let greeted = |last| {
-        let mut client = Client::connect_from([127, 0, 0, last], world.address);
+    let mut first = world.stranger();
+    first.greet();
+    let greeted = |number: usize| {
+        let [high, low] = (number as u16).to_be_bytes();
+        let mut client = Client::connect_from([127, 1, high, low], world.address);
         client.greet();
         client
     };
-    let first = greeted(2);
-    let crowd: Vec<_> = (0..CLIENTS_PER_THREAD_MAX + 8).map(|_| greeted(1)).collect();
+    let crowd: Vec<_> = (1..CLIENTS_PER_THREAD_MAX + 8).map(greeted).collect();
     assert_eq!(first.choose("1", Form::Simple).read(0, 4096, 0), [0; 4096]);
     drop(crowd);
 }

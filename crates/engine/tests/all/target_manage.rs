@@ -4,7 +4,7 @@
 use crate::raw_host::{Client, ENGINES, Give, Host, NQN, Options, SIZE, TestTarget, assert_status};
 use crate::reservation_party::Party;
 use engine::backend::BackendConfig;
-use engine::limits::{ANA_GROUPS_MAX, HOST_REQUESTS_MAX, JOBS_SHARE_OF_HOST};
+use engine::limits::{ANA_GROUPS_MAX, HOST_CHANGES_AT_ONCE, HOST_REQUESTS_MAX, JOBS_SHARE_OF_HOST};
 use engine::ring::Engine;
 use engine::target::{
     HostRequest, HostRequests, KnownHost, NamespaceConfig, PendingRequest, StorageConfig, TargetError,
@@ -120,6 +120,34 @@ fn a_host_whose_requests_wait_leaves_others_theirs() {
     let again = greedy.admin.submit(delete, Give::Nothing);
     next(&requests).answer(Ok(0));
     assert_eq!(greedy.admin.wait().command_id, again, "its share is free again");
+}
+
+/// Sends a change and lets the administration answer it; `false` if it is refused before.
+fn is_asked(host: &mut Host, requests: &HostRequests, entry: SubmissionEntry) -> bool {
+    let id = host.admin.submit(entry, Give::Nothing);
+    let probe = host.admin.submit(SubmissionEntry::new(admin_opcode::KEEP_ALIVE, 0), Give::Nothing);
+    let first = host.admin.wait();
+    if first.command_id == id {
+        assert_status(first.status, Status::COMMAND_INTERRUPTED, "it may come again");
+        assert_eq!(host.admin.wait().command_id, probe);
+        return false;
+    }
+    next(requests).answer(Ok(0));
+    assert_eq!(host.admin.wait().command_id, id);
+    true
+}
+
+#[test]
+fn a_host_that_changes_something_again_and_again_is_refused_and_others_are_not() {
+    let (target, requests) = start(ENGINES[0]);
+    let mut greedy = Host::connect(target.address());
+    let mut other = Host::connect_with(target.address(), Options::named(OTHER_HOST));
+    let delete = NamespaceManagement::Delete.encode(NSID_ALL);
+    let most = 10 * HOST_CHANGES_AT_ONCE as usize;
+    let asked = (0..most).take_while(|_| is_asked(&mut greedy, &requests, delete)).count();
+    assert!((HOST_CHANGES_AT_ONCE as usize..most).contains(&asked), "{asked}");
+    assert!(is_asked(&mut other, &requests, delete), "another host has its own");
+    assert_eq!(target.target().metrics().changes_refused, 1);
 }
 
 /// Something that makes a description wrong, and what it is refused with.

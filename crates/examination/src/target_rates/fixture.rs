@@ -91,6 +91,7 @@ pub fn metrics(started_s: u64, seconds: u64) -> Metrics {
         keep_alive_expiries: 0,
         discovery_ended: 0,
         displaced: 0,
+        changes_refused: 0,
         peculiarities: Vec::new(),
         tls_handshakes: Vec::new(),
         host_keys: Vec::new(),

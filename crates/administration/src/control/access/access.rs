@@ -12,6 +12,7 @@ use engine::target::Network;
 use jiff::Timestamp;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
+use uzers::User;
 
 use super::super::Token;
 use super::super::file_stamp::FileStamp;
@@ -20,7 +21,7 @@ use super::super::limits::REFUSAL_DELAY_MAX;
 use super::super::refusal::Refusal;
 use super::access_file::{AccessFile, CertificateEntry, LocalEntry};
 use super::allowed_storage::AllowedStorage;
-use super::caller::{Caller, Identity, Peer};
+use super::caller::{Caller, Identity, Peer, is_operator};
 use super::rights::Rights;
 use crate::failure::Failure;
 use crate::spec::role::Role;
@@ -39,6 +40,8 @@ pub struct Access {
     token: Option<Fingerprint>,
     /// True if every caller has all rights, without a token.
     is_open: bool,
+    /// Name of this process's user.
+    own_name: Option<String>,
     offenders: Mutex<Offenders<Network>>,
     /// Refused tokens and certificates.
     refused: Seldom,
@@ -79,6 +82,7 @@ impl Access {
             file: None,
             token: None,
             is_open: false,
+            own_name: own_name(&std::fs::read_to_string("/etc/passwd").unwrap_or_default()),
             offenders: Mutex::default(),
             refused: Seldom::default(),
             since: Instant::now(),
@@ -111,7 +115,7 @@ impl Access {
         let file = self.file();
         let (identity, rights) = match peer {
             Peer::Process => (Identity::Process, Rights::admin()),
-            Peer::Local { uid, .. } => local(&file, *uid)?,
+            Peer::Local { uid, .. } => local(&file, *uid, self.own_name.as_deref(), uzers::get_user_by_uid)?,
             Peer::Remote { .. } if self.is_open => (Identity::Unknown, Rights::admin()),
             Peer::Remote { address, certificate } => {
                 let known = match (header, certificate) {
@@ -218,13 +222,33 @@ fn by_certificate(
     Ok((Identity::Certificate { name: entry.name.clone(), sha256 }, entry.rights.clone()))
 }
 
-fn local(file: &AccessFile, uid: u32) -> Result<(Identity, Rights), Refusal> {
-    let user = uzers::get_user_by_uid(uid);
+/// Name of this process's user by the text of the machine's own list. A directory service may be silent, and this user
+/// administers the target also then.
+fn own_name(passwd: &str) -> Option<String> {
+    let uid = rustix::process::geteuid().as_raw();
+    let mut users = passwd.lines().map(|line| line.split(':'));
+    users.find_map(|mut user| {
+        let name = user.next()?;
+        (user.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    })
+}
+
+/// Rights of a user of this machine. `look_up` may wait for a directory service, and is called only for a user who is neither root
+/// nor this process's, and where the file has names or groups.
+fn local(
+    file: &AccessFile,
+    uid: u32,
+    own_name: Option<&str>,
+    look_up: impl Fn(u32) -> Option<User>,
+) -> Result<(Identity, Rights), Refusal> {
+    if is_operator(uid) {
+        let name = if uid == 0 { Some("root") } else { own_name };
+        return Ok((Identity::User { uid, name: name.map(str::to_owned) }, Rights::admin()));
+    }
+    let has_names = file.users.iter().any(|entry| entry.name.parse::<u32>().is_err());
+    let user = if has_names || !file.groups.is_empty() { look_up(uid) } else { None };
     let name = user.as_ref().map(|user| user.name().to_string_lossy().into_owned());
     let identity = Identity::User { uid, name: name.clone() };
-    if uid == 0 || uid == rustix::process::geteuid().as_raw() {
-        return Ok((identity, Rights::admin()));
-    }
     let named = |entry: &LocalEntry, id: u32, name: Option<&str>| {
         entry.name.parse() == Ok(id) || name == Some(entry.name.as_str())
     };
@@ -245,5 +269,43 @@ fn local(file: &AccessFile, uid: u32) -> Result<(Identity, Rights), Refusal> {
             let refusal = Refusal::new(403, format!("{identity} may not use this target"));
             Err(refusal.hint("permitted are root, the target's user, and entries of the access file"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OTHER: u32 = 3_000_000_019;
+
+    fn entry(name: &str) -> LocalEntry {
+        LocalEntry { name: name.to_owned(), rights: Rights::admin() }
+    }
+
+    #[test]
+    fn a_silent_directory_service_stops_neither_operators_nor_users_by_number() {
+        let silent = |uid: u32| -> Option<User> { panic!("a look-up of {uid} would wait") };
+        let own = rustix::process::geteuid().as_raw();
+        let names =
+            AccessFile { users: vec![entry("alice")], groups: vec![entry("staff")], ..AccessFile::default() };
+        for uid in [0, own] {
+            let (identity, rights) = local(&names, uid, Some("root"), silent).unwrap();
+            assert_eq!((identity.to_string(), rights.role), (format!("user root ({uid})"), Role::Admin));
+        }
+        let numbers = AccessFile { users: vec![entry(&OTHER.to_string())], ..AccessFile::default() };
+        assert!(local(&numbers, OTHER, None, silent).is_ok());
+        assert_eq!(local(&numbers, OTHER + 1, None, silent).map(drop).unwrap_err().status, 403);
+        // An entry with a name needs one.
+        let alice = |uid| Some(User::new(uid, "alice", uid));
+        assert!(local(&names, OTHER, None, alice).is_ok());
+        assert_eq!(local(&names, OTHER, None, |_| None).map(drop).unwrap_err().status, 403);
+    }
+
+    #[test]
+    fn the_name_of_our_user_is_that_of_the_machines_list() {
+        let uid = rustix::process::geteuid().as_raw();
+        let passwd = format!("other:x:4000000001:0::/:/bin/sh\nbroken\nours:x:{uid}:0::/:/bin/sh\n");
+        assert_eq!(own_name(&passwd).as_deref(), Some("ours"));
+        assert_eq!(own_name("other:x:4000000001:0::/:/bin/sh\n"), None);
     }
 }

@@ -25,6 +25,18 @@ pub enum Peer {
     Remote { address: SocketAddr, certificate: Option<CertificateDer<'static>> },
 }
 
+impl Peer {
+    /// True if its name may have to be looked up, perhaps by a directory service that is slow.
+    pub(in crate::control) fn may_be_looked_up(&self) -> bool {
+        matches!(self, Self::Local { uid, .. } if !is_operator(*uid))
+    }
+}
+
+/// True for root and this process's user, which may administer the target in any case.
+pub(in crate::control) fn is_operator(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -9,5 +9,6 @@ mod rights;
 pub(crate) use access::Access;
 pub use access_file::{AccessFile, TokenEntry};
 pub use allowed_storage::AllowedStorage;
+pub(in crate::control) use caller::is_operator;
 pub use caller::{Caller, Identity, Peer};
 pub use rights::Rights;

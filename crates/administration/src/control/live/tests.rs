@@ -303,6 +303,7 @@ fn sample(second: u64, subsystems: Vec<SubsystemMetrics>, base: Instant) -> Samp
         keep_alive_expiries: 0,
         discovery_ended: 0,
         displaced: 0,
+        changes_refused: 0,
         peculiarities: Vec::new(),
         tls_handshakes: Vec::new(),
         host_keys: Vec::new(),

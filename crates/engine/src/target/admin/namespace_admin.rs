@@ -54,6 +54,7 @@ pub(crate) fn answer(
     };
     let ask = |request| {
         let share = fabric.shares.requests.take(&controller.guest)?;
+        fabric.count_changes(&fabric.change_rates.requests, 1, controller)?;
         fabric.ask(PendingRequest::new(request, controller, asker, share))
     };
     match request.and_then(ask) {

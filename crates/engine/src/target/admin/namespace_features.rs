@@ -112,8 +112,9 @@ pub(crate) fn set(
         }
         FeatureId::RESERVATION_PERSISTENCE => {
             let persists = request.value & value::PERSIST_THROUGH_POWER_LOSS != 0;
-            let task = Task::Persistence { namespaces, persists };
+            let (changes, task) = (namespaces.len(), Task::Persistence { namespaces, persists });
             let hand = |share| {
+                fabric.count_changes(&fabric.change_rates.reservations, changes, controller)?;
                 fabric.reservation_jobs.hand(Job { controller: controller.clone(), asker, task, share })
             };
             held(fabric.shares.reservations.take(&controller.guest).and_then(hand))
@@ -144,7 +145,10 @@ fn protect(
     let (nqn, nsid) = (controller.subsystem.nqn.clone(), namespace.nsid);
     let request = HostRequest::Protect { nqn, nsid, protection };
     let share = fabric.shares.requests.take(&controller.guest);
-    held(share.and_then(|share| fabric.ask(PendingRequest::new(request, controller, asker, share))))
+    held(share.and_then(|share| {
+        fabric.count_changes(&fabric.change_rates.requests, 1, controller)?;
+        fabric.ask(PendingRequest::new(request, controller, asker, share))
+    }))
 }
 
 /// The administration answers, if it has taken it.

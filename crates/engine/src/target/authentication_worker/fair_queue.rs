@@ -47,6 +47,11 @@ impl<P: Hash + Eq + Copy, J> FairQueue<P, J> {
         self.waiting.len()
     }
 
+    /// Parties of the jobs that wait.
+    pub(super) fn parties(&self) -> impl Iterator<Item = P> {
+        self.waiting.iter().map(|waiting| waiting.party)
+    }
+
     /// Drops jobs that are no longer `wanted`.
     pub(super) fn retain(&mut self, wanted: impl Fn(&J) -> bool) {
         self.waiting.retain(|waiting| wanted(&waiting.job));

@@ -9,10 +9,17 @@ use tls_handshake::{Handshake, HandshakeError, Progress};
 use crate::ring::Moment;
 use crate::secure_stream::Protection;
 use crate::target::fabric::Fabric;
-use crate::target::messaging::{HandshakeDone, HandshakeOutcome, HandshakeStep, PendingHandshake};
+use crate::target::messaging::{
+    HandshakeDone, HandshakeOutcome, HandshakePermit, HandshakeStep, PendingHandshake,
+};
 
 /// Does a step. A handshake that begins keeps the permit.
-pub(super) fn step(step: HandshakeStep, permit: Arc<()>, fabric: &Fabric, now: Moment) -> HandshakeDone {
+pub(super) fn step(
+    step: HandshakeStep,
+    permit: Arc<HandshakePermit>,
+    fabric: &Fabric,
+    now: Moment,
+) -> HandshakeDone {
     match step {
         HandshakeStep::Hello { hello, bytes, port } => match begin(&hello, port, fabric, now) {
             Ok((handshake, protection)) => {

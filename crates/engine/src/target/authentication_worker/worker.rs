@@ -8,6 +8,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use authentication::{ControllerSide, Progress};
+use secure_channel::{Alert, Peer};
+use tls_handshake::HandshakeError;
 
 use super::fair_queue::FairQueue;
 use super::handshake;
@@ -20,8 +22,8 @@ use crate::ring::{self, Moment, Vital};
 use crate::target::controller::Network;
 use crate::target::fabric::Fabric;
 use crate::target::messaging::{
-    Address, Asker, AuthenticationDone, AuthenticationJob, HandshakeOutcome, HandshakeStep, Message, Step,
-    Work,
+    Address, Asker, AuthenticationDone, AuthenticationJob, HandshakeDone, HandshakeOutcome, HandshakeStep,
+    Message, Step, Work,
 };
 
 /// The running worker. Dropping it ends it.
@@ -91,6 +93,9 @@ impl Queue {
                 self.work(job, now);
                 continue;
             }
+            if let Some(asker) = self.displaced(now) {
+                end_handshake(&asker);
+            }
             let refusal = self.refusals.iter().map(|refusal| refusal.due.since(now)).min();
             let look = (self.waiting.len() > 0).then_some(PERMIT_LOOK);
             let came = match refusal.into_iter().chain(look).min() {
@@ -121,6 +126,12 @@ impl Queue {
         let under_way = self.handshakes.under_way();
         let has_room = |job: &AuthenticationJob| self.handshakes.has_room(job.network, under_way);
         self.waiting.next(|job| !job.work.takes_permit() || has_room(job))
+    }
+
+    /// Connection whose handshake makes room for a host that waits for a permit, if one does.
+    fn displaced(&mut self, now: Moment) -> Option<Asker> {
+        let network = self.waiting.parties().min_by_key(|network| self.handshakes.of(*network))?;
+        self.handshakes.give_up(network, now)
     }
 
     /// Refusals whose time has come, without those of closed connections.
@@ -157,7 +168,7 @@ impl Queue {
         fabric: &Fabric,
         now: Moment,
     ) -> (Message, Option<bool>) {
-        let permit = self.handshakes.take(network);
+        let permit = self.handshakes.take(network, asker, now);
         let done = Box::new(handshake::step(step, permit, fabric, now));
         let is_right = match &done.outcome {
             HandshakeOutcome::Continues(_) => None,
@@ -167,6 +178,17 @@ impl Queue {
         let Address { connection, serial, .. } = asker.address();
         (Message::Handshake { connection, serial, done }, is_right)
     }
+}
+
+/// Ends the handshake of a connection, without an alert: its host may come again.
+fn end_handshake(asker: &Asker) {
+    let (peer, alert) = (Peer::Host, Alert::USER_CANCELED);
+    let what = "did not go on while hosts from other networks waited";
+    let error = HandshakeError::Violation { peer, what, alert };
+    let outcome = HandshakeOutcome::Failed { error, names: None };
+    let done = Box::new(HandshakeDone { output: Vec::new(), outcome });
+    let Address { reactor, connection, serial } = asker.address();
+    asker.mailboxes.send(reactor, Message::Handshake { connection, serial, done });
 }
 
 /// A step of an exchange: its answer, and if the host has proved its name, where that is known.
@@ -196,7 +218,10 @@ mod tests {
     use tls_handshake::Handshake;
 
     use super::*;
-    use crate::limits::{AUTHENTICATION_DELAY_MS, TLS_HANDSHAKES_MAX};
+    use crate::limits::{
+        AUTHENTICATION_DELAY_MS, TLS_HANDSHAKE_PATIENCE_MS, TLS_HANDSHAKES_FEW, TLS_HANDSHAKES_MAX,
+    };
+    use crate::target::messaging::HandshakePermit;
 
     /// A job distinguished by its command, of a host at an address that ends in this.
     fn job(command_id: u16, host: &str, address: u8, (step, waits): (Step, &Arc<()>)) -> AuthenticationJob {
@@ -305,13 +330,44 @@ mod tests {
         assert_eq!(last, Some(now.after(Duration::from_secs(5))), "half of the time that a host has");
     }
 
+    /// Moment at which handshakes of tests begin.
+    const START: Moment = Moment(1_000_000_000);
+
+    /// Begins a handshake of a host at an address that ends in this.
+    fn take(queue: &mut Queue, address: u8, waits: &Arc<()>) -> Arc<HandshakePermit> {
+        let asker = job(u16::from(address), "nqn.a", address, (Step::Give, waits)).asker;
+        queue.handshakes.take(Network::of([10, 0, 0, address].into()), &asker, START)
+    }
+
+    #[test]
+    fn networks_that_hold_all_permits_and_do_not_go_on_make_room_for_a_host_that_comes() {
+        let (mut queue, waits) = (Queue::default(), Arc::default());
+        let mut held: Vec<_> = (0..TLS_HANDSHAKES_MAX).map(|_| take(&mut queue, 1, &waits)).collect();
+        for address in 2..=17 {
+            held.extend((0..TLS_HANDSHAKES_FEW).map(|_| take(&mut queue, address, &waits)));
+        }
+        let later = |ms| START.after(Duration::from_millis(ms));
+        assert!(queue.displaced(later(TLS_HANDSHAKE_PATIENCE_MS)).is_none(), "no host waits");
+        queue.put(job_of(99, 99, hello(), &waits));
+        assert!(order(&mut queue).is_empty());
+        assert!(queue.displaced(later(TLS_HANDSHAKE_PATIENCE_MS - 1)).is_none(), "these may be on their way");
+        let displaced = queue.displaced(later(TLS_HANDSHAKE_PATIENCE_MS)).map(|asker| asker.command_id);
+        assert_eq!(displaced, Some(1), "of the network with the most");
+        // Its connection drops it.
+        held.remove(0);
+        assert_eq!(order(&mut queue), [99]);
+        held.push(take(&mut queue, 99, &waits));
+        queue.put(job_of(1, 1, hello(), &waits));
+        assert!(order(&mut queue).is_empty());
+        assert!(queue.displaced(later(60_000)).is_none(), "a crowd displaces none, and waits behind itself");
+    }
+
     #[test]
     fn hellos_wait_while_handshakes_have_all_permits() {
         let (mut queue, waits) = (Queue::default(), Arc::default());
         queue.put(job_of(1, 1, hello(), &waits));
         queue.put(job(2, "nqn.a", 1, (Step::Give, &waits)));
-        let network = Network::of([10, 0, 0, 1].into());
-        let mut permits: Vec<_> = (0..TLS_HANDSHAKES_MAX).map(|_| queue.handshakes.take(network)).collect();
+        let mut permits: Vec<_> = (0..TLS_HANDSHAKES_MAX).map(|_| take(&mut queue, 1, &waits)).collect();
         assert_eq!(order(&mut queue), [2]);
         queue.put(job_of(3, 2, hello(), &waits));
         assert_eq!(order(&mut queue), [3], "a host from elsewhere does not wait for a crowd");

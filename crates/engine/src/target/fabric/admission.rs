@@ -288,6 +288,8 @@ pub(crate) struct Refusals {
     silent_ended: AtomicU64,
     /// Controllers of unproved hosts that ended for a proved host with the same HOSTID.
     displaced: Seldom,
+    /// Changes of hosts that make too many.
+    changes: Seldom,
 }
 
 impl Refusals {
@@ -326,6 +328,11 @@ impl Refusals {
         self.displaced.count_to_log(ring::now())
     }
 
+    /// Counts a change of a host that makes too many; the number if it is one to be logged.
+    pub(crate) fn count_change(&self) -> Option<u64> {
+        self.changes.count_to_log(ring::now())
+    }
+
     /// Counts a controller whose keep alive timer ran out.
     pub(crate) fn count_silent_ended(&self) {
         self.silent_ended.fetch_add(1, Ordering::Relaxed);
@@ -349,6 +356,10 @@ impl Refusals {
 
     pub(crate) fn displaced(&self) -> u64 {
         self.displaced.read()
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.read()
     }
 
     pub(crate) fn discovery_ended(&self) -> u64 {
@@ -376,6 +387,23 @@ mod tests {
         assert_ne!(network("10.0.0.1"), network("10.0.0.2"));
         assert_eq!(network("2001:db8::1"), network("2001:db8::2:3"));
         assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
+        let own = ["127.0.0.1", "127.3.2.1", "::ffff:127.0.0.9", "::1"].map(network);
+        assert!(
+            own.iter().all(|other| *other == own[0]),
+            "addresses of this machine are one network: {own:?}"
+        );
+        assert_ne!(own[0], network("::2:3"));
+    }
+
+    #[test]
+    fn a_process_with_all_loopback_addresses_leaves_others_their_places() {
+        let mut admission = Admission::new(Quotas::default(), 1);
+        let taken = (1..=255).cycle().take(CONTROLLERS_MAX).enumerate().filter(|(number, last)| {
+            let guest = guest(&format!("nqn.{number}"), &format!("127.0.0.{last}"), false);
+            admission.take_controller(&guest).is_ok()
+        });
+        assert_eq!(taken.count(), CONTROLLERS_PER_NETWORK_MAX);
+        assert_eq!(admission.take_controller(&guest("other", "10.0.0.1", false)), Ok(()));
     }
 
     #[test]

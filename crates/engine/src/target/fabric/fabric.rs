@@ -29,8 +29,9 @@ use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
-    Address, AllocationJob, AuthenticationJob, CrossReset, Fenced, HostShares, Job, Mailboxes, Message,
-    PeerResets, PendingRequest, RefusedHost, RefusedHostSender, RefusedHosts, Then, WorkerJobs,
+    Address, AllocationJob, AuthenticationJob, ChangeRate, ChangeRates, CrossReset, Fenced, HostShares, Job,
+    Mailboxes, Message, PeerResets, PendingRequest, RefusedHost, RefusedHostSender, RefusedHosts, Then,
+    WorkerJobs,
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
@@ -57,6 +58,7 @@ pub(crate) struct Fabric {
     pub(crate) allocation_jobs: WorkerJobs<AllocationJob>,
     /// Shares of hosts in these, and in requests to the administration.
     pub(crate) shares: HostShares,
+    pub(crate) change_rates: ChangeRates,
     /// Directory of reservations that outlive the target.
     archive: Mutex<Option<ReservationDirectory>>,
     has_archive: bool,
@@ -112,6 +114,7 @@ impl Fabric {
             authentication_jobs: WorkerJobs::default(),
             allocation_jobs: WorkerJobs::default(),
             shares: HostShares::default(),
+            change_rates: ChangeRates::default(),
             has_archive: archive.is_some(),
             archive: Mutex::new(archive),
             tag: AtomicU32::new(config.tag.unwrap_or_else(random)),
@@ -220,6 +223,29 @@ impl Fabric {
     /// True if hosts' requests have a receiver.
     pub(crate) fn answers_requests(&self) -> bool {
         self.requests.get().is_some()
+    }
+
+    /// Counts changes of a controller's host, at one of `change_rates`.
+    ///
+    /// # Errors
+    /// Command Interrupted if the host makes too many.
+    pub(crate) fn count_changes(
+        &self,
+        rate: &ChangeRate,
+        changes: usize,
+        controller: &Controller,
+    ) -> Result<(), Status> {
+        rate.count(&controller.guest, changes, ring::now()).inspect_err(|_| {
+            if let Some(times) = self.refusals.count_change() {
+                let (host, controller) = (&controller.host.nqn, controller.id);
+                tracing::warn!(
+                    host,
+                    controller,
+                    times,
+                    "Refused a change: the host, or its network, makes too many; it may repeat the command"
+                );
+            }
+        })
     }
 
     /// Passes on a host's request.

@@ -15,6 +15,7 @@ use nvme::{Status, SubmissionEntry};
 
 use super::context::{Capsule, Context};
 use super::execute::{Data, Step};
+use super::host_buffers::HostBuffers;
 use super::request::{Next, Pair, Reply, Request, State};
 use super::slots::{Arriving, Slots};
 use super::throttle::Throttle;
@@ -103,6 +104,11 @@ impl Commands {
             taken: 0,
             usual: Duration::ZERO,
         }
+    }
+
+    /// Counts buffers together with those of other queues of the host on this reactor.
+    pub(crate) fn share_buffers(&mut self, hosts: &mut HostBuffers) {
+        self.slots.share(hosts.of(&self.of.controller.guest));
     }
 
     /// Host and controller that these commands belong to.
@@ -342,12 +348,12 @@ impl Commands {
     }
 
     /// A buffer with this number of bytes, which belongs to none of these commands, leaves for the host with their answers.
-    pub(crate) const fn buffer_leaves(&mut self, bytes: usize) {
+    pub(crate) fn buffer_leaves(&mut self, bytes: usize) {
         self.slots.count(bytes);
     }
 
     /// Buffers with this number of bytes in all have left for the host.
-    pub(crate) const fn buffers_left(&mut self, bytes: usize) {
+    pub(crate) fn buffers_left(&mut self, bytes: usize) {
         self.slots.uncount(bytes);
     }
 

@@ -5,6 +5,7 @@ mod commands;
 mod context;
 mod copy;
 mod execute;
+mod host_buffers;
 mod pair;
 mod progress;
 mod request;
@@ -19,6 +20,7 @@ mod work;
 
 pub(crate) use commands::{Commands, QueueIdentity};
 pub(crate) use context::{Capsule, Context};
+pub(crate) use host_buffers::HostBuffers;
 pub(crate) use request::{Next, Reply};
 pub(crate) use slots::Slots;
 pub(crate) use storage::StorageToken;

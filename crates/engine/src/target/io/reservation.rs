@@ -60,6 +60,9 @@ impl Commands {
         let asker = self.asker(command_id, ctx);
         let task = Task::Command { namespace, command, data: data.to_vec(), slot: index };
         let share = ctx.fabric.shares.reservations.take(&controller.guest)?;
+        if !matches!(command, IoCommand::ReservationReport { .. }) {
+            ctx.fabric.count_changes(&ctx.fabric.change_rates.reservations, 1, &controller)?;
+        }
         ctx.fabric.reservation_jobs.hand(Job { controller, asker, task, share })
     }
 

@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use nvme::cross_reset::ControllerInstance;
 
+use super::host_buffers::HostBytes;
 use super::request::{Operation, Pairing, Request, State};
 use super::work::Work;
-use crate::limits::{CONNECTION_BUFFER_BYTES_MAX, GIVEN_UP_SLOTS_FACTOR, QUEUE_OVERRUN_FACTOR};
+use crate::limits::{
+    CONNECTION_BUFFER_BYTES_MAX, GIVEN_UP_SLOTS_FACTOR, HOST_BUFFER_BYTES_MAX, QUEUE_OVERRUN_FACTOR,
+};
 use crate::ring::{Buffer, BufferPool, Moment};
 use crate::target::messaging::{Fenced, Owner};
 use crate::target::served::{Namespace, NamespaceView};
@@ -39,6 +42,8 @@ pub(crate) struct Slots {
     entries: u16,
     /// Bytes of buffers that count as this queue's: those on their way to the host, too.
     buffer_bytes: usize,
+    /// The same of all queues of the host on this reactor.
+    host_bytes: HostBytes,
     /// Slots that stay when the connection goes.
     kept: usize,
 }
@@ -51,8 +56,16 @@ impl Slots {
             free: (0..count).rev().collect(),
             entries: count,
             buffer_bytes: 0,
+            host_bytes: HostBytes::default(),
             kept: 0,
         }
+    }
+
+    /// Counts buffers together with those of the host's other queues from now on.
+    pub(super) fn share(&mut self, host_bytes: HostBytes) {
+        self.host_bytes.subtract(self.buffer_bytes);
+        host_bytes.add(self.buffer_bytes);
+        self.host_bytes = host_bytes;
     }
 
     /// Takes a slot, or `None` when the host has far more commands outstanding than its queue has entries.
@@ -139,14 +152,16 @@ impl Slots {
 
     /// True if a command may have `length` more bytes of buffer. The first always may, so no queue
     /// waits forever.
-    pub(super) const fn may_hold(&self, length: usize) -> bool {
-        self.buffer_bytes == 0 || self.buffer_bytes + length <= CONNECTION_BUFFER_BYTES_MAX
+    pub(super) fn may_hold(&self, length: usize) -> bool {
+        self.buffer_bytes == 0
+            || self.buffer_bytes + length <= CONNECTION_BUFFER_BYTES_MAX
+                && self.host_bytes.get() + length <= HOST_BUFFER_BYTES_MAX
     }
 
     /// A buffer from the pool that counts as this queue's.
     pub(super) fn hold(&mut self, length: usize, pool: &mut BufferPool) -> Buffer {
         let buffer = pool.take(length);
-        self.buffer_bytes += buffer.capacity();
+        self.count(buffer.capacity());
         buffer
     }
 
@@ -157,13 +172,15 @@ impl Slots {
     }
 
     /// This number of bytes of buffers is on its way to the host beside what commands hold.
-    pub(super) const fn count(&mut self, bytes: usize) {
+    pub(super) fn count(&mut self, bytes: usize) {
         self.buffer_bytes += bytes;
+        self.host_bytes.add(bytes);
     }
 
     /// This number of bytes of buffers is the pool's again, or may be away for long and count no longer.
-    pub(super) const fn uncount(&mut self, bytes: usize) {
+    pub(super) fn uncount(&mut self, bytes: usize) {
         self.buffer_bytes -= bytes;
+        self.host_bytes.subtract(bytes);
     }
 
     /// Records that the host has the answer to a command that the storage still works on: it may use the identifier again.
@@ -267,9 +284,17 @@ impl Slots {
     }
 }
 
+impl Drop for Slots {
+    fn drop(&mut self) {
+        self.host_bytes.subtract(self.buffer_bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::controller::{Guest, Network};
+    use crate::target::io::HostBuffers;
     use crate::target::served::NamespaceTable;
 
     const ENTRIES: u16 = 4;
@@ -309,6 +334,30 @@ mod tests {
             assert_eq!(slots.are_overrun(), number >= ENTRIES);
         }
         assert!(slots.take(arriving(99)).is_none());
+    }
+
+    #[test]
+    fn a_host_with_many_queues_has_a_share_and_leaves_others_theirs() {
+        const LENGTH: usize = 4096;
+        let mut hosts = HostBuffers::default();
+        let mut queue = |nqn: &str| {
+            let network = Network::of([10, 0, 0, 1].into());
+            let guest = Guest { nqn: nqn.to_owned(), network, is_named: true, is_proved: false };
+            let mut slots = Slots::new(ENTRIES);
+            slots.share(hosts.of(&guest));
+            slots
+        };
+        let most = HOST_BUFFER_BYTES_MAX / CONNECTION_BUFFER_BYTES_MAX;
+        let mut greedy: Vec<Slots> = (0..=most).map(|_| queue("greedy")).collect();
+        greedy[..most].iter_mut().for_each(|slots| slots.count(CONNECTION_BUFFER_BYTES_MAX));
+        assert!(greedy[most].may_hold(LENGTH), "no queue waits for others alone");
+        greedy[most].count(LENGTH);
+        assert!(!greedy[most].may_hold(LENGTH), "one command at a time");
+        let mut other = queue("other");
+        other.count(LENGTH);
+        assert!(other.may_hold(CONNECTION_BUFFER_BYTES_MAX - LENGTH), "another host has its own share");
+        drop(greedy.remove(0));
+        assert!(greedy[most - 1].may_hold(LENGTH), "buffers of a queue that is gone count no longer");
     }
 
     #[test]

@@ -14,7 +14,12 @@ pub(crate) struct PendingHandshake {
     /// Protection of the established stream.
     pub(crate) protection: Protection,
     /// Permit of the handshake, counted while it is under way.
-    pub(crate) _permit: Arc<()>,
+    pub(crate) _permit: Arc<HandshakePermit>,
+}
+
+/// Permit of one handshake, which holds a clone of its network's `Arc`.
+pub(crate) struct HandshakePermit {
+    pub(crate) _network: Arc<()>,
 }
 
 /// A single step of a handshake.

@@ -7,6 +7,7 @@ mod arrival;
 mod asker;
 mod authentication_done;
 mod authentication_job;
+mod change_rates;
 mod claim;
 mod cross_reset;
 mod fence;
@@ -30,11 +31,14 @@ pub(crate) use asker::Asker;
 pub use asker::AskingHost;
 pub(crate) use authentication_done::AuthenticationDone;
 pub(crate) use authentication_job::{AuthenticationJob, Step, Work};
+pub(crate) use change_rates::{ChangeRate, ChangeRates};
 pub(crate) use claim::Claim;
 pub(crate) use cross_reset::CrossReset;
 pub(crate) use fence::{Fence, Fenced, Owner, Then};
 pub(crate) use hand_over_order::{Adoption, AdoptionError, Freeze, Frozen, FrozenReactor, HandOverOrder};
-pub(crate) use handshake::{HandshakeDone, HandshakeOutcome, HandshakeStep, PendingHandshake};
+pub(crate) use handshake::{
+    HandshakeDone, HandshakeOutcome, HandshakePermit, HandshakeStep, PendingHandshake,
+};
 pub use host_request::{HostRequest, HostRequests, PendingRequest, TargetEnded};
 pub(crate) use mailbox::{Loss, Mailbox, Message};
 pub(crate) use mailboxes::Mailboxes;

@@ -32,11 +32,20 @@ impl Default for HostShares {
 
 /// Holder of a share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Party {
+pub(super) enum Party {
     /// Host by its name, which is a claim unless `is_proved` is set.
     Host { nqn: String, is_proved: bool },
     /// All hosts of a network that have not proved their names.
     Network(Network),
+}
+
+impl Party {
+    /// The host, and its network unless it has proved its name.
+    pub(super) fn all_of(Guest { nqn, network, is_proved, .. }: &Guest) -> Vec<Self> {
+        let mut parties = vec![Self::Host { nqn: nqn.clone(), is_proved: *is_proved }];
+        parties.extend((!is_proved).then_some(Self::Network(*network)));
+        parties
+    }
 }
 
 /// Places in one queue, by those that have some.
@@ -59,9 +68,7 @@ impl Shares {
     /// # Errors
     /// Command Interrupted if the host, or its network, has its share: it may send the command again.
     pub(crate) fn take(&self, guest: &Guest) -> Result<Share, Status> {
-        let Guest { nqn, network, is_proved, .. } = guest;
-        let mut parties = vec![Party::Host { nqn: nqn.clone(), is_proved: *is_proved }];
-        parties.extend((!is_proved).then_some(Party::Network(*network)));
+        let parties = Party::all_of(guest);
         let mut taken = lock(&self.taken);
         for party in &parties {
             let most = match party {

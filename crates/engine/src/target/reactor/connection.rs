@@ -33,7 +33,7 @@ use crate::secure_stream::Protection;
 use crate::target::admin::AdminContext;
 use crate::target::controller::Controller;
 use crate::target::fabric::Fabric;
-use crate::target::io::{Capsule, Commands, Context, Next, Reply};
+use crate::target::io::{Capsule, Commands, Context, HostBuffers, Next, Reply};
 use crate::target::messaging::{Address, Arrival, Owner};
 use crate::target::queue::{Disconnect, Incoming, Payload, Queue, Received};
 use crate::target::served::HeldNamespace;
@@ -149,6 +149,13 @@ impl Connection {
         match self.state.role_mut() {
             Role::Io(commands) => Some(commands),
             _ => None,
+        }
+    }
+
+    /// Counts buffers of an I/O queue together with those of its host's other queues.
+    pub(super) fn share_buffers(&mut self, hosts: &mut HostBuffers) {
+        if let Some(commands) = self.io_mut() {
+            commands.share_buffers(hosts);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::ring::channel::Receiver;
 use crate::ring::{Buffer, BufferPool, Event, Moment, Ring};
 use crate::target::controller::Network;
 use crate::target::fabric::Fabric;
-use crate::target::io::{QueueOwner, StorageToken, StorageWatch};
+use crate::target::io::{HostBuffers, QueueOwner, StorageToken, StorageWatch};
 use crate::target::messaging::{Address, Arrival, Fence, Mailbox, Message};
 
 /// Interval at which a reactor that ends checks for remaining storage operations.
@@ -61,6 +61,7 @@ pub(crate) struct EventLoop {
     /// Connections that are not queues yet, by their tokens.
     half_open: HalfOpen<u32>,
     greetings: Greetings,
+    host_buffers: HostBuffers,
     /// Bytes of work that each connection may have done in this round which has some left from the last one.
     work_share: u64,
     /// The next sweep: never later than the first controller here could be silent.
@@ -103,6 +104,7 @@ impl EventLoop {
             arrivals: HalfOpen::default(),
             half_open: HalfOpen::default(),
             greetings: Greetings::default(),
+            host_buffers: HostBuffers::default(),
             work_share: WORK_BYTES_PER_TURN,
             next_sweep: NEVER,
             watched: Vec::new(),
@@ -391,6 +393,7 @@ impl EventLoop {
             self.mailbox.count_queue();
             self.half_open.remove(|open| *open == token);
             self.keep_alives.add_queue(connection.controller());
+            connection.share_buffers(&mut self.host_buffers);
             if self.freezing.is_some() {
                 connection.freeze(&mut env);
             }

@@ -279,6 +279,13 @@ impl Metrics {
             "Controllers of hosts without proof of their name, ended for a proved host with the same HOSTID.",
         );
         text.sample(name, &[], self.displaced);
+        let name = "selvedge_host_changes_refused_total";
+        text.family(
+            name,
+            "counter",
+            "Changes of hosts (reservations, namespaces) refused beyond their rate.",
+        );
+        text.sample(name, &[], self.changes_refused);
     }
 
     fn write_reactors(&self, text: &mut Exposition) {

@@ -40,6 +40,8 @@ pub struct Metrics {
     pub discovery_ended: u64,
     /// Controllers of unproved hosts that ended for a proved host with the same HOSTID.
     pub displaced: u64,
+    /// Changes of hosts that made too many.
+    pub changes_refused: u64,
     /// On how many connections hosts did something unusual that was accepted.
     pub peculiarities: Vec<(Peculiarity, u64)>,
     /// TLS handshakes that succeeded, by what they came to.
@@ -203,6 +205,7 @@ impl Metrics {
             keep_alive_expiries: fabric.refusals.silent_ended(),
             discovery_ended: fabric.refusals.discovery_ended(),
             displaced: fabric.refusals.displaced(),
+            changes_refused: fabric.refusals.changes(),
             peculiarities: fabric.peculiarities.counts(),
             tls_handshakes: fabric.tls_handshakes.read(),
             host_keys: host_key_ages(fabric),

@@ -5,8 +5,10 @@ use nvme::io::IoCommand;
 use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
 
 use super::rig::{Rig, block};
-use crate::limits::{BUFFER_LENGTH_MAX, CONNECTION_BUFFER_BYTES_MAX};
+use crate::limits::{BUFFER_LENGTH_MAX, CONNECTION_BUFFER_BYTES_MAX, HOST_RESERVATIONS_AT_ONCE};
+use crate::ring;
 use crate::ring::channel::sync_channel;
+use crate::target::controller::Guest;
 use crate::target::messaging::Task;
 use crate::target::reservation::{Acquire, HostDigest, Register, Reservations};
 
@@ -64,6 +66,22 @@ fn a_host_that_has_its_share_of_the_worker_comes_again() {
     drop(shares);
     rig.send(1, &register(), &[7; 16], false);
     assert!(rig.statuses().is_empty() && jobs.try_recv().is_ok(), "the worker has it");
+}
+
+#[test]
+fn a_host_that_has_changed_too_many_reservations_may_still_read_them() {
+    let mut rig = Rig::on_memory(4);
+    let (sender, jobs) = sync_channel(4);
+    rig.fabric.reservation_jobs.open(sender);
+    let (fabric, guest) = (rig.fabric.clone(), rig.commands.of.controller.guest.clone());
+    let most = 2 * HOST_RESERVATIONS_AT_ONCE as usize;
+    fabric.change_rates.reservations.count(&guest, most, ring::now()).unwrap();
+    rig.send(1, &register(), &[7; 16], false);
+    assert_eq!(rig.statuses(), [(1, Status::COMMAND_INTERRUPTED)]);
+    rig.send(2, &IoCommand::ReservationReport { dwords: 4, extended: true }, &[], false);
+    assert!(rig.statuses().is_empty() && jobs.try_recv().is_ok(), "a report changes nothing");
+    let other = Guest { nqn: "nqn.other".to_owned(), is_proved: true, ..guest };
+    assert!(fabric.change_rates.reservations.count(&other, 1, ring::now()).is_ok());
 }
 
 #[test]

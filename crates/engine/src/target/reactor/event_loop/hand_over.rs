@@ -145,6 +145,7 @@ impl EventLoop {
         }
         self.mailbox.count_queue();
         self.keep_alives.add_queue(connection.controller());
+        connection.share_buffers(&mut self.host_buffers);
         let watched = self.ring.watch(&**connection.queue.socket(), token);
         self.connections[token as usize] = Some(connection);
         if let Err(error) = watched {
