@@ -78,6 +78,7 @@ impl fmt::Display for Unchanged {
 
 /// Starts the new process, and waits until it serves.
 pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
+    let program = program(flags.program.as_deref())?;
     let place = place_of(&control(flags)?);
     let unreachable = |error: std::io::Error| {
         Failure::failed(format!(
@@ -88,7 +89,6 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let channel = Channel::connect(&place).map_err(unreachable)?;
     check_user(&channel)?;
     let about = ask(&channel, ANSWER).map_err(unreachable)?;
-    let program = program(flags.program.as_deref())?;
     let is_same = || fs::metadata(&program).is_ok_and(|file| about.program == Some((file.dev(), file.ino())));
     if flags.if_changed && is_same() {
         let unchanged = Unchanged { process: about.process, program: program.display().to_string() };
