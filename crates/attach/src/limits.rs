@@ -60,6 +60,9 @@ pub const HAND_OVER_SLOW_MS: u64 = 1_500;
 pub const HAND_OVER_HANDSHAKE_MS: u64 = 500;
 /// Bytes of answers that go on with a client which is handed over: all that one holds buffers for, and what stands before each.
 pub const HANDED_UNSENT_BYTES_MAX: usize = CLIENT_BUFFER_BYTES_MAX + CLIENT_REPLIES_MAX * 1024;
+/// Bytes received from a client that are handed over in the word about all clients, which has a limit. Small requests need no
+/// file; the data of begun writes goes into one for each client.
+pub const HANDED_RECEIVED_INLINE_BYTES_MAX: usize = 4096;
 /// Requests of one queue of a block device: as many as an I/O queue may have entries. Each may hold `PIECE_BYTES`.
 pub const DEVICE_DEPTH_MAX: u16 = 1024;
 /// Time for the kernel to read the partitions of a new block device, in milliseconds, before those
