@@ -154,10 +154,10 @@ write_protects() {
     within_ms 10000 'a namespace that may be written again' \
         nvme write "$disk2" -s 0 -c 0 -z 4096 -d /tmp/zeroes
     # A host cannot lift the operator's write protection.
-    target namespace set "$nqn" 2 --write-protect on
+    target namespace set "$nqn" 2 --write-protection on
     fails_with 'changeable|0x4?10e' nvme set-feature "$controller" -n 2 -f 0x84 -V 0
     second refused 10e protect 2 0
-    target namespace set "$nqn" 2 --write-protect off
+    target namespace set "$nqn" 2 --write-protection none
     within_ms 10000 'a namespace that the operator lets be written again' \
         nvme write "$disk2" -s 0 -c 0 -z 4096 -d /tmp/zeroes
 }

@@ -40,7 +40,7 @@ fn target(program: &str, scratch: &Path) -> Result<(Target, String), String> {
          storage = {{ directory = \"{}\", max = \"256m\" }}\n\
          [[subsystem.namespace]]\nnsid = 1\nmemory = \"64m\"\nblock = 512\n\
          [[subsystem.namespace]]\nnsid = 2\nfile = \"{}\"\nsize = \"64m\"\nblock = 4096\n\
-         host_write_protection = \"until-restart\"\n\
+         host_write_protection = \"until_restart\"\n\
          [[subsystem.namespace]]\nnsid = 3\nmemory = \"16m\"\nhidden_from = [\"{SECOND_HOST}\"]\n",
         storage.display(),
         scratch.join("namespace-2").display(),

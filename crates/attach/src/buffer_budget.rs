@@ -1,5 +1,6 @@
 //! Buffers that all clients of a thread hold, and each party of them. The more they hold, the less each may have beyond its first
-//! request, so that there is room for one that comes later: clients that ask for much and read nothing wait themselves.
+//! request, so that there is room for one that comes later: clients that ask for much and read nothing wait themselves. Clients
+//! are those of NBD, and virtqueues of vhost-user front ends.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
@@ -9,16 +10,20 @@ use rustix::net::getpeername;
 use rustix::net::sockopt::socket_peercred;
 use slab::Slab;
 
-use crate::limits::{BUFFER_BYTES_MAX, PIECE_BYTES, THREAD_BUFFER_BYTES_MIN};
+use crate::limits::{
+    BUFFER_BYTES_MAX, PIECE_BYTES, THREAD_BUFFER_BYTES_MIN, VRINGS_BUFFER_BYTES_MAX,
+    VRINGS_THREAD_BUFFER_BYTES_MIN,
+};
 
 /// Origin of clients: a user of this machine, an IPv4 address, or the /64 network of an IPv6 address, of which a machine has as
-/// many addresses as it likes. All loopback addresses are one.
+/// many addresses as it likes. All loopback addresses are one. Of virtqueues it is their front end, by its place among all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 // Clients of a simulation are users.
 #[cfg_attr(feature = "simulation", allow(dead_code))]
 pub(crate) enum Party {
     User(u32),
     Network(IpAddr),
+    FrontEnd(usize),
     Unknown,
 }
 
@@ -65,7 +70,18 @@ pub(crate) struct BufferBudget {
 impl BufferBudget {
     /// Budget of one of these threads.
     pub(crate) fn of_thread(threads: u16) -> Self {
-        let bytes_max = (BUFFER_BYTES_MAX / usize::from(threads.max(1))).max(THREAD_BUFFER_BYTES_MIN);
+        Self::share(BUFFER_BYTES_MAX, threads, THREAD_BUFFER_BYTES_MIN)
+    }
+
+    /// The same of one of these threads that serve virtqueues.
+    // The memory of guests is not simulated.
+    #[cfg_attr(feature = "simulation", allow(dead_code))]
+    pub(crate) fn of_vrings_thread(threads: u16) -> Self {
+        Self::share(VRINGS_BUFFER_BYTES_MAX, threads, VRINGS_THREAD_BUFFER_BYTES_MIN)
+    }
+
+    fn share(all_bytes: usize, threads: u16, least: usize) -> Self {
+        let bytes_max = (all_bytes / usize::from(threads.max(1))).max(least);
         Self { bytes_max, held_bytes: 0, parties: Slab::new(), is_short: false, has_freed: false }
     }
 
@@ -147,7 +163,9 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::limits::{CLIENT_BUFFER_BYTES_MAX, CLIENTS_PER_THREAD_MAX};
+    use crate::limits::{
+        CLIENT_BUFFER_BYTES_MAX, CLIENTS_PER_THREAD_MAX, FRONT_ENDS_MAX, VRING_BUFFER_BYTES_MAX, VRINGS_MAX,
+    };
 
     const PIECE: usize = PIECE_BYTES as usize;
 
@@ -209,6 +227,33 @@ mod tests {
         }
         assert_eq!(clients, BUFFER_BYTES_MAX / 2 / bytes);
         assert!(budget.has_room(other, 0, bytes) && budget.has_room(greedy, 0, PIECE));
+    }
+
+    #[test]
+    fn front_ends_that_hold_all_they_may_leave_room_to_the_next_one() {
+        for threads in [1, 4, 128] {
+            let mut budget = BufferBudget::of_vrings_thread(threads);
+            for front_end in 1..FRONT_ENDS_MAX {
+                let party = budget.join(Party::FrontEnd(front_end));
+                for _ in 0..VRINGS_MAX {
+                    fill(&mut budget, party);
+                }
+            }
+            // All but a piece that each virtqueue has alone.
+            let alone = (FRONT_ENDS_MAX - 1) * VRINGS_MAX * PIECE;
+            assert!(budget.held_bytes <= budget.bytes_max / 2 + alone, "{}", budget.held_bytes);
+            let last = budget.join(Party::FrontEnd(0));
+            assert!(fill(&mut budget, last) >= PIECE);
+        }
+    }
+
+    #[test]
+    fn a_virtqueue_alone_may_have_all_that_a_virtqueue_may() {
+        for threads in [1, 128] {
+            let mut budget = BufferBudget::of_vrings_thread(threads);
+            let party = budget.join(Party::FrontEnd(0));
+            assert!(fill(&mut budget, party) >= VRING_BUFFER_BYTES_MAX);
+        }
     }
 
     #[test]

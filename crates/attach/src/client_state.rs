@@ -21,7 +21,7 @@ use crate::storage::Storage;
 
 /// Most bytes received and not processed, of a client that is handed over: a full input, and the
 /// piece that its write waits for.
-const RECEIVED_BYTES_MAX: usize = INPUT_BYTES + PIECE_BYTES as usize;
+pub(crate) const RECEIVED_BYTES_MAX: usize = INPUT_BYTES + PIECE_BYTES as usize;
 
 /// Reason for which a client of another process is not continued here.
 #[derive(Debug, Error)]
@@ -142,7 +142,9 @@ impl Client {
         };
         let is_little = unsent.len() <= HANDED_UNSENT_BYTES_MAX && received.len() <= RECEIVED_BYTES_MAX;
         let (peer, unsent_bytes) = (self.peer.clone(), unsent.len());
-        is_little.then(|| (HandedClient { peer, stage, received, unsent_bytes, stream }, unsent))
+        is_little.then(|| {
+            (HandedClient { peer, stage, received, received_bytes: 0, unsent_bytes, stream }, unsent)
+        })
     }
 
     /// Client of another process, continued here. `disk_indices` are the indices of its disks here.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::initiator::{Controller, Paths};
+use engine::initiator::Paths;
 use nbd::Export;
 use nbd::limits::{BLOCK_BYTES_MAX, STRING_BYTES_MAX};
 use nvme::identify::bits::optional_nvm_commands::{DATASET_MANAGEMENT, WRITE_ZEROES};
@@ -59,12 +59,8 @@ impl Disk {
         if self.name.len() > STRING_BYTES_MAX || self.description.len() > STRING_BYTES_MAX {
             return Err(DiskError::Name);
         }
-        let controllers = self.paths.controllers();
-        // While there is no path, what one had is not known; a command that the next one does not have is refused then.
-        let all_have = |command: u16| {
-            let has = |one: &Controller| one.identify().optional_nvm_commands.get() & command != 0;
-            !controllers.is_empty() && controllers.iter().all(has)
-        };
+        // While there is no path, those of the last ones; a command that the next one does not have is refused then.
+        let commands = self.paths.optional_nvm_commands();
         Ok(Export {
             name: self.name.clone(),
             description: self.description.clone(),
@@ -72,8 +68,8 @@ impl Disk {
             block_bytes,
             preferred_block_bytes: block_bytes.max(PREFERRED_BYTES),
             is_read_only: self.is_read_only || info.is_write_protected,
-            can_trim: all_have(DATASET_MANAGEMENT),
-            can_write_zeroes: all_have(WRITE_ZEROES),
+            can_trim: commands & DATASET_MANAGEMENT != 0,
+            can_write_zeroes: commands & WRITE_ZEROES != 0,
         })
     }
 }

@@ -1,6 +1,14 @@
 //! An NBD client as it is handed over to another process: data alone, as it is written and read.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
+
+use crate::limits::HANDED_RECEIVED_INLINE_BYTES_MAX;
+use crate::machine::{Descriptor, file_of};
+
+/// Extension of the format: what was received from clients may be in files.
+pub const RECEIVED_IN_FILES: &str = "received-in-files";
 
 /// All clients of a server, between two of their requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,11 +39,46 @@ pub struct HandedClient {
     /// data.
     #[serde(with = "crate::hex_bytes")]
     pub received: Vec<u8>,
+    /// Number of these bytes where they are in a file instead, whose descriptor is the last of the client's.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub received_bytes: usize,
     /// Bytes that it has not been sent yet of the answers to what it has asked for. If there are some, they are in a file whose
     /// descriptor follows the socket.
     pub unsent_bytes: usize,
     /// TLS, if it uses that.
     pub stream: Option<HandedStream>,
+}
+
+impl HandedServer {
+    /// Puts what was received from clients into files, whose descriptors are added to each client's: the data of a crowd that has
+    /// begun to write makes a word longer than any may be. Only for a process that knows `RECEIVED_IN_FILES`.
+    ///
+    /// # Errors
+    /// When the system gives no file.
+    pub fn received_into_files(&mut self, descriptors: Vec<Descriptor>) -> io::Result<Vec<Descriptor>> {
+        let (mut own, mut all) = (descriptors.into_iter(), Vec::new());
+        for client in &mut self.clients {
+            all.extend(own.by_ref().take(client.descriptors()));
+            if client.received.len() > HANDED_RECEIVED_INLINE_BYTES_MAX {
+                all.push(file_of(&client.received)?);
+                client.received_bytes = client.received.len();
+                client.received = Vec::new();
+            }
+        }
+        all.extend(own);
+        Ok(all)
+    }
+}
+
+impl HandedClient {
+    /// Number of its descriptors: the socket, and files.
+    pub(crate) fn descriptors(&self) -> usize {
+        1 + usize::from(self.unsent_bytes > 0) + usize::from(self.received_bytes > 0)
+    }
+}
+
+const fn is_zero(bytes: &usize) -> bool {
+    *bytes == 0
 }
 
 /// Stage of a connection.

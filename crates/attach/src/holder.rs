@@ -9,6 +9,7 @@ use engine::ring::channel::{Receiver, channel};
 use engine::ring::{Moment, Socket, now};
 use nbd::Export;
 
+use crate::client_state::{AdoptionError, RECEIVED_BYTES_MAX};
 use crate::hand_over_error::HandOverError;
 use crate::handed_client::{HandedClient, HandedDisk, HandedServer};
 use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HANDED_UNSENT_BYTES_MAX};
@@ -93,8 +94,7 @@ impl Holder {
         sockets: Vec<Descriptor>,
     ) -> Result<Vec<(String, String)>, HandOverError> {
         let HandedServer { disks, clients } = handed;
-        let has_unsent = |client: &&HandedClient| client.unsent_bytes > 0;
-        if clients.len() + clients.iter().filter(has_unsent).count() != sockets.len() {
+        if clients.iter().map(HandedClient::descriptors).sum::<usize>() != sockets.len() {
             return Err(HandOverError::Descriptors);
         }
         let slot = |disk: &HandedDisk| {
@@ -104,10 +104,12 @@ impl Holder {
         let disk_indices: Arc<[Option<usize>]> = disks.iter().map(slot).collect();
         let mut shares: Vec<Vec<Adopted>> = self.workers.iter().map(|_| Vec::new()).collect();
         let (count, mut failed, mut descriptors) = (shares.len(), Vec::new(), sockets.into_iter());
-        for (at, client) in clients.into_iter().enumerate() {
+        for (at, mut client) in clients.into_iter().enumerate() {
             let socket = descriptors.next();
             let unsent = if client.unsent_bytes > 0 { descriptors.next() } else { None };
-            match socket.ok_or_else(missing).and_then(|socket| adopted(&client, socket, unsent)) {
+            let received = if client.received_bytes > 0 { descriptors.next() } else { None };
+            let files = (unsent, received);
+            match socket.ok_or_else(missing).and_then(|socket| adopted(&mut client, socket, files)) {
                 Ok((socket, unsent)) => shares[at % count].push((client, socket, unsent)),
                 Err(error) => failed.push((client.peer.clone(), error.to_string())),
             }
@@ -125,12 +127,18 @@ impl Holder {
     }
 }
 
-/// A client's socket, and what is to be sent to it first.
+/// A client's socket, and what is to be sent to it first. What was received from it is in its state then.
 fn adopted(
-    client: &HandedClient,
+    client: &mut HandedClient,
     socket: Descriptor,
-    unsent: Option<Descriptor>,
+    (unsent, received): (Option<Descriptor>, Option<Descriptor>),
 ) -> io::Result<(Socket, Vec<u8>)> {
+    if let Some(received) = received {
+        if client.received_bytes > RECEIVED_BYTES_MAX {
+            return Err(io::Error::other(AdoptionError::Received));
+        }
+        client.received = bytes_of(received, std::mem::take(&mut client.received_bytes))?;
+    }
     let bytes = match unsent {
         None => Vec::new(),
         Some(_) if client.unsent_bytes > HANDED_UNSENT_BYTES_MAX => {

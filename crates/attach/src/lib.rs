@@ -44,7 +44,7 @@ pub use disk::{Disk, DiskError};
 pub use hand_over_error::HandOverError;
 pub use handed_client::{
     HandedClient, HandedDisk, HandedHeaders, HandedIncoming, HandedKey, HandedServer, HandedStage,
-    HandedStream, HandedWrite,
+    HandedStream, HandedWrite, RECEIVED_IN_FILES,
 };
 pub use holder::Holder;
 pub use machine::{Descriptor, Listener};

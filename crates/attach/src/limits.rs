@@ -60,6 +60,9 @@ pub const HAND_OVER_SLOW_MS: u64 = 1_500;
 pub const HAND_OVER_HANDSHAKE_MS: u64 = 500;
 /// Bytes of answers that go on with a client which is handed over: all that one holds buffers for, and what stands before each.
 pub const HANDED_UNSENT_BYTES_MAX: usize = CLIENT_BUFFER_BYTES_MAX + CLIENT_REPLIES_MAX * 1024;
+/// Bytes received from a client that are handed over in the word about all clients, which has a limit. Small requests need no
+/// file; the data of begun writes goes into one for each client.
+pub const HANDED_RECEIVED_INLINE_BYTES_MAX: usize = 4096;
 /// Requests of one queue of a block device: as many as an I/O queue may have entries. Each may hold `PIECE_BYTES`.
 pub const DEVICE_DEPTH_MAX: u16 = 1024;
 /// Time for the kernel to read the partitions of a new block device, in milliseconds, before those
@@ -93,6 +96,15 @@ pub const REQUESTS_PER_TURN: usize = 256;
 pub const VRING_COMMANDS_MAX: usize = 256;
 /// Bytes of buffers for the data of commands of one virtqueue; data waits in the guest's memory until there is one.
 pub const VRING_BUFFER_BYTES_MAX: usize = 8 << 20;
+/// Bytes of buffers that all virtqueues of a server hold, a share of it for each thread: some front ends with many virtqueues
+/// leave room to others, and the process does not grow with their number. A piece that a virtqueue has alone is not counted
+/// against it.
+pub const VRINGS_BUFFER_BYTES_MAX: usize = 512 << 20;
+/// The least share of a thread: the eighth of it that a virtqueue alone may have is all that one may have.
+pub const VRINGS_THREAD_BUFFER_BYTES_MIN: usize = 64 << 20;
+/// Commands of front ends that a thread executes before virtqueues have their turn: one front end begins all of its virtqueues at
+/// once, and one that changes its memory or notifications all the time leaves others their turn.
+pub const VRING_ORDERS_PER_TURN: usize = VRINGS_MAX;
 /// Ranges of one discard.
 pub const DISCARD_RANGES_MAX: usize = 32;
 /// Interval at which the size of a disk is compared with the size that its front end knows, in
@@ -118,6 +130,8 @@ const _: () = {
     assert!(WATCHED_MAPPINGS_MAX / FRONT_ENDS_MAX >= MEMORY_REGIONS_MAX);
     assert!(VRING_COMMANDS_MAX < THREAD_COMMANDS_MAX);
     assert!(VRING_BUFFER_BYTES_MAX >= engine::limits::BUFFER_LENGTH_MAX);
+    assert!(VRINGS_THREAD_BUFFER_BYTES_MIN >= 8 * VRING_BUFFER_BYTES_MAX);
+    assert!(VRINGS_THREAD_BUFFER_BYTES_MIN <= VRINGS_BUFFER_BYTES_MAX);
     assert!(DISCARD_RANGES_MAX * 16 <= 4096);
     assert!(CLIENT_COMMANDS_MAX < THREAD_COMMANDS_MAX);
     assert!(THREAD_BUFFER_BYTES_MIN >= 8 * nbd::limits::PAYLOAD_BYTES_MAX as usize);

@@ -2,6 +2,7 @@
 //! process.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::ring::Moment;
@@ -22,7 +23,11 @@ impl Worker {
     /// Executes a command.
     pub(crate) fn execute(&mut self, command: WorkerCommand) {
         match command {
-            WorkerCommand::Client(socket, peer) => self.take_client(socket, peer),
+            WorkerCommand::Client(socket, peer) => {
+                self.take_client(socket, peer);
+                // It was counted when it was given.
+                self.client_count.fetch_sub(1, Ordering::Relaxed);
+            }
             WorkerCommand::StopAccepting(asker) => {
                 self.stops_accepting = true;
                 let _ = asker.send(());

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use engine::initiator::Controller;
 use engine::ring::channel::channel;
@@ -118,7 +118,9 @@ impl Server {
             let (sender, commands) = channel();
             let (disks, stopping, tls) = (disks.clone(), stopping.clone(), offer.zip(jobs.clone()));
             let extents = questions.clone();
-            let plan = Plan { disks, number, count, stopping, commands, is_held, tls, extents };
+            let clients = Arc::<AtomicUsize>::default();
+            let client_count = clients.clone();
+            let plan = Plan { disks, number, count, stopping, commands, client_count, is_held, tls, extents };
             let (listeners, others) = match number {
                 0 => (listeners.take().unwrap_or_default(), server.workers.clone()),
                 _ => (Vec::new(), Vec::new()),
@@ -128,7 +130,7 @@ impl Server {
                 Ok(|| worker.run())
             };
             let (waker, thread) = start_thread(format!("nbd-{number}"), options.ring, open)?;
-            server.workers.push(WorkerHandle { commands: sender, waker: waker.clone() });
+            server.workers.push(WorkerHandle { commands: sender, waker: waker.clone(), clients });
             server.threads.push((waker, thread));
         }
         Ok(server)

@@ -16,8 +16,8 @@ pub(crate) struct Storage {
     disks: Vec<(Disk, DiskQueues)>,
     /// The disks as clients see them that come now.
     pub(crate) exports: Vec<Export>,
-    /// The same as requests are checked against, with all commands: a client may send what it was offered when there was a path,
-    /// and a target refuses what it does not have.
+    /// The same as requests are checked against, with all commands: a client may send what it was offered when there were other
+    /// paths, and a target refuses what it does not have.
     pub(crate) judged: Vec<Export>,
     pub(crate) requests: Requests,
     pub(crate) pool: BufferPool,

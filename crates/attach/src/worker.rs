@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use engine::limits::RECEIVE_LENGTH;
@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) count: u16,
     pub(crate) stopping: Arc<AtomicBool>,
     pub(crate) commands: Receiver<WorkerCommand>,
+    /// Clients that the thread has or is about to get, for the one that assigns them.
+    pub(crate) client_count: Arc<AtomicUsize>,
     /// Set to start in held state, and serve on command.
     pub(crate) is_held: bool,
     /// TLS as it is offered to clients, and the thread for handshakes.
@@ -67,6 +69,7 @@ pub(crate) struct Worker {
     pub(crate) stops_accepting: bool,
     pub(crate) course: Course,
     commands: Receiver<WorkerCommand>,
+    pub(crate) client_count: Arc<AtomicUsize>,
     /// Handshakes, if the server has TLS.
     pub(crate) handshakes: Option<Handshakes>,
     stopping: Arc<AtomicBool>,
@@ -109,6 +112,7 @@ impl Worker {
             stops_accepting: plan.is_held,
             course: if plan.is_held { Course::Rests } else { Course::Serves },
             commands: plan.commands,
+            client_count: plan.client_count,
             handshakes: plan.tls.map(|(offer, jobs)| Handshakes::new(offer, jobs, waker)),
             stopping: plan.stopping,
             end_at: None,
@@ -273,6 +277,7 @@ impl Worker {
         if client.is_over() {
             client.part(&mut self.storage);
             self.clients[slot] = None;
+            self.client_count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -297,14 +302,19 @@ impl Worker {
         self.accept_again = true;
     }
 
-    /// Assigns a client to the threads in turn.
+    /// Assigns a client to the threads in turn, but for those that are full.
     fn assign(&mut self, socket: Socket, peer: String) {
         // The others end at the same time, and one without clients at once.
         if self.stopping.load(Ordering::Acquire) {
             return self.take_client(socket, peer);
         }
-        let thread = self.next_thread;
-        self.next_thread = (thread + 1) % (self.other_workers.len() + 1);
+        let clients_of = |thread: usize| {
+            let of_thread = thread.checked_sub(1).map(|other| &self.other_workers[other].clients);
+            of_thread.unwrap_or(&self.client_count).load(Ordering::Relaxed)
+        };
+        let count = self.other_workers.len() + 1;
+        let thread = next_with_room(self.next_thread, count, clients_of);
+        self.next_thread = (thread + 1) % count;
         match thread.checked_sub(1) {
             None => self.take_client(socket, peer),
             Some(other) => {
@@ -347,6 +357,7 @@ impl Worker {
         let party = client.socket.as_ref().map_or(Party::Unknown, party_of);
         client.party = Some(self.storage.budget.join(party));
         self.clients[slot] = Some(client);
+        self.client_count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// TLS as it is offered to clients.
@@ -444,7 +455,28 @@ impl Worker {
     }
 }
 
+/// The next of `count` threads from `first` on that has room for a client; the first if none has, where one that has not chosen a
+/// disk may go.
+fn next_with_room(first: usize, count: usize, clients_of: impl Fn(usize) -> usize) -> usize {
+    let mut threads = (first..first + count).map(|thread| thread % count);
+    threads.find(|thread| clients_of(*thread) < CLIENTS_PER_THREAD_MAX).unwrap_or(first)
+}
+
 /// The client in this slot with this number, if it is still there.
 fn client_of(clients: &mut [Option<Client>], (slot, number): (usize, u64)) -> Option<&mut Client> {
     clients.get_mut(slot)?.as_mut().filter(|client| client.number == number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_not_assigned_to_a_full_thread_while_others_have_room() {
+        let assigned = |clients: [usize; 3], first| next_with_room(first, 3, |thread| clients[thread]);
+        let full = CLIENTS_PER_THREAD_MAX;
+        assert_eq!([0, 1, 2].map(|first| assigned([0; 3], first)), [0, 1, 2], "in turn");
+        assert_eq!([0, 1, 2].map(|first| assigned([full, full - 1, full], first)), [1; 3]);
+        assert_eq!([0, 1, 2].map(|first| assigned([full; 3], first)), [0, 1, 2]);
+    }
 }

@@ -1,6 +1,7 @@
 //! Commands to the threads of an NBD server while they serve.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SendError;
 
 use engine::ring::channel::Sender;
@@ -37,6 +38,8 @@ pub(crate) enum WorkerCommand {
 pub(crate) struct WorkerHandle {
     pub(crate) commands: Sender<WorkerCommand>,
     pub(crate) waker: Waker,
+    /// Clients that it has or is about to get.
+    pub(crate) clients: Arc<AtomicUsize>,
 }
 
 impl WorkerHandle {
@@ -48,8 +51,12 @@ impl WorkerHandle {
 
     /// Gives the thread a client that has connected. Returns the client if the thread has ended.
     pub(crate) fn give(&self, socket: Socket, peer: String) -> Option<(Socket, String)> {
+        self.clients.fetch_add(1, Ordering::Relaxed);
         match self.commands.send(WorkerCommand::Client(socket, peer)) {
-            Err(SendError(WorkerCommand::Client(socket, peer))) => Some((socket, peer)),
+            Err(SendError(WorkerCommand::Client(socket, peer))) => {
+                self.clients.fetch_sub(1, Ordering::Relaxed);
+                Some((socket, peer))
+            }
             _ => {
                 self.waker.wake();
                 None

@@ -20,8 +20,8 @@ use crate::spec::endpoint::Endpoint;
 
 /// Default folder of sockets for root, and for services.
 const SYSTEM_FOLDER: &str = "/run/selvedge";
-/// Folder for files of root that a later process has to find. The other folder may belong to a
-/// target that runs as another user, and is removed with its content when that target stops.
+/// Folder for files of root that a later process or a client has to find. The other folder may belong
+/// to a target that runs as another user, and is removed with its content when that target stops.
 const KEPT_FOLDER: &str = "/run/selvedge-attach";
 /// Connections that wait until they are accepted, as many as those of the standard library's sockets.
 const BACKLOG: i32 = 128;
@@ -57,6 +57,12 @@ impl Surroundings {
         folders.retain(|folder| folder.is_absolute());
         folders
     }
+
+    /// The folder of what belongs to attached disks.
+    fn kept_folder(&self) -> Option<PathBuf> {
+        let folder = self.folders().into_iter().next()?;
+        Some(if folder == Path::new(SYSTEM_FOLDER) { KEPT_FOLDER.into() } else { folder })
+    }
 }
 
 /// Default folder of sockets, if there can be one: the service's, the system's for root, or the
@@ -67,8 +73,13 @@ fn default_folder() -> Option<PathBuf> {
 
 /// The folder of what a process keeps for one that comes after it was killed, if there can be one.
 pub fn kept_folder() -> Option<PathBuf> {
-    let folder = default_folder()?;
-    Some(if folder == Path::new(SYSTEM_FOLDER) { KEPT_FOLDER.into() } else { folder })
+    Surroundings::here().kept_folder()
+}
+
+/// Creates that folder, and returns its path. If it cannot be created, creating what is in it fails
+/// with the reason.
+pub fn make_kept_folder() -> Option<PathBuf> {
+    kept_folder().map(made)
 }
 
 /// All folders where such things may be, also those of a service.
@@ -97,9 +108,12 @@ pub(crate) fn default_path(service: u16) -> Option<PathBuf> {
 /// Creates the default folder of sockets, and returns its path. If it cannot be created, creating
 /// the socket fails with the reason.
 pub fn make_default_folder() -> Option<PathBuf> {
-    let folder = default_folder()?;
+    default_folder().map(made)
+}
+
+fn made(folder: PathBuf) -> PathBuf {
     let _ = fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder);
-    Some(folder)
+    folder
 }
 
 /// Removes the sockets that killed targets have left in a folder. A socket has a listener before it
@@ -381,6 +395,22 @@ mod tests {
             [""; 0],
             "a service's working directory is anywhere"
         );
+    }
+
+    #[test]
+    fn files_of_attached_disks_stay_when_a_target_stops() {
+        let folder = |runtime_directory: Option<&str>, session: Option<&str>| {
+            let surroundings = Surroundings {
+                is_root: session.is_none(),
+                runtime_directory: runtime_directory.map(Into::into),
+                session: session.map(Into::into),
+            };
+            surroundings.kept_folder().map(|path| path.display().to_string())
+        };
+        assert_eq!(folder(None, None).as_deref(), Some("/run/selvedge-attach"));
+        assert_eq!(folder(Some("/run/a"), None).as_deref(), Some("/run/a"));
+        assert_eq!(folder(None, Some("/run/user/7")).as_deref(), Some("/run/user/7/selvedge"));
+        assert_eq!(folder(None, Some("relative")), None);
     }
 
     #[test]

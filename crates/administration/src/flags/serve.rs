@@ -34,8 +34,8 @@ use gateway::{GroupSpec, SpecError, check_name};
                            in an image of a Ceph cluster; a snapshot is read-only; luks2=FILE or
                            luks1=FILE has the passphrase of an encrypted image
   All take ,block_size=512|4096 (default: sector size of the device, else 4096), ,nsid=N,
-  ,uuid=UUID, ,nguid=NGUID and ,host_write_protection=off|on|until-restart|permanent (the
-  highest that hosts may set; default: off). Files and block devices also take
+  ,uuid=UUID, ,nguid=NGUID and ,host_write_protection=none|on|until_restart|permanent (the
+  highest that hosts may set; default: none). Files and block devices also take
   ,shared_storage=yes and ,write_delay_ms=N.
 
 Examples:
@@ -70,7 +70,7 @@ A target.toml:
   block_size = 4096                  # and nsid, uuid, nguid
   qos = { iops = 10000, bytes = \"200m\" }  # per second; also read_iops, write_bytes, ...
   visible.only = [\"nqn...\"]          # or visible.all_except; default: all hosts
-  write_protection = \"on\"            # or until-restart, permanent
+  write_protection = \"on\"            # or until_restart, permanent
   ana_group = 2
   [[subsystem.ana_group]]
   id = 2

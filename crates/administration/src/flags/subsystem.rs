@@ -356,7 +356,7 @@ Examples:
     },
     /// Set limits, visibility, ANA group or write protection of a namespace
     #[command(after_help = "Example:
-  selvedge namespace set nqn.2026-01.org.example:disks 1 --iops none --bw 200m --write-protect on")]
+  selvedge namespace set nqn.2026-01.org.example:disks 1 --iops none --bw 200m --write-protection on")]
     Set {
         /// NQN of the subsystem
         subsystem: Nqn,
@@ -410,9 +410,9 @@ pub struct NamespaceSettings {
     #[arg(long)]
     pub visible_to_all: bool,
     /// Write protection by the operator
-    #[arg(long, value_name = "STATE")]
-    pub write_protect: Option<ProtectFlag>,
-    /// Highest write protection that hosts may set; they never lift the operator's [default: off]
+    #[arg(long, alias = "write-protect", value_name = "STATE")]
+    pub write_protection: Option<ProtectFlag>,
+    /// Highest write protection that hosts may set; they never lift the operator's [default: none]
     #[arg(long, value_name = "STATE")]
     pub host_write_protection: Option<ProtectFlag>,
     /// Host that may attach, detach and delete the namespace, or none for the operator alone
@@ -475,14 +475,16 @@ fn count_limit(text: &str) -> Result<Limit<u64>, String> {
         .ok_or_else(|| "it is not a number of commands, such as 5000 or 5k, or none".to_owned())
 }
 
-/// Write protection, as the command line has it.
+/// Write protection, as the command line has it. Aliases are the former names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProtectFlag {
     /// Writes are accepted
+    #[value(name = "none", alias = "off")]
     Off,
     /// Writes are refused until this is changed
     On,
     /// Writes are refused until the target restarts
+    #[value(name = "until_restart", alias = "until-restart")]
     UntilRestart,
     /// Writes are refused forever; irreversible
     Permanent,
@@ -502,6 +504,18 @@ impl From<ProtectFlag> for WriteProtection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn write_protection_has_the_names_of_files_and_requests() {
+        for flag in ProtectFlag::value_variants() {
+            let name = WriteProtection::from(*flag).name();
+            let shown = flag.to_possible_value().map(|value| value.get_name().to_owned());
+            assert_eq!(shown.as_deref(), Some(name));
+        }
+        for (former, flag) in [("off", ProtectFlag::Off), ("until-restart", ProtectFlag::UntilRestart)] {
+            assert_eq!(ProtectFlag::from_str(former, false), Ok(flag));
+        }
+    }
 
     #[test]
     fn a_limit_on_commands_may_be_in_thousands() {

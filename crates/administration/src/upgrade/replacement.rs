@@ -2,6 +2,7 @@
 //! old one.
 
 use std::env;
+use std::fmt::Display;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -34,8 +35,15 @@ const END: Duration = Duration::from_secs(30);
 /// looked for in PATH.
 ///
 /// # Errors
-/// The current folder, or the program of this process, is unknown.
+/// The current folder, or the program of this process, is unknown, or there is no such file.
 pub fn program(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(named) = named {
+        let wrong = |what: &dyn Display| Failure::usage(format!("--program {}: {what}", named.display()));
+        let metadata = std::fs::metadata(named).map_err(|error| wrong(&error))?;
+        if !metadata.is_file() {
+            return Err(wrong(&"it is not a file"));
+        }
+    }
     let program = named.map_or_else(env::current_exe, std::path::absolute);
     program.map_err(Failure::failed)
 }

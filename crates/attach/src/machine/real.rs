@@ -80,7 +80,7 @@ pub(crate) fn open(socket: Descriptor) -> io::Result<Socket> {
 
 /// A file in memory that has these bytes.
 pub(crate) fn file_of(bytes: &[u8]) -> io::Result<Descriptor> {
-    let mut file = File::from(memfd_create("unsent", MemfdFlags::CLOEXEC)?);
+    let mut file = File::from(memfd_create("handed", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file.into())
 }
@@ -89,7 +89,7 @@ pub(crate) fn file_of(bytes: &[u8]) -> io::Result<Descriptor> {
 pub(crate) fn bytes_of(file: Descriptor, count: usize) -> io::Result<Vec<u8>> {
     let file = File::from(file);
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("what is to be sent to it is not a file"));
+        return Err(io::Error::other("what is handed over with it is not a file"));
     }
     let mut bytes = vec![0; count];
     file.read_exact_at(&mut bytes, 0)?;

@@ -73,6 +73,6 @@ pub(crate) fn bytes_of(file: Descriptor, count: usize) -> io::Result<Vec<u8>> {
     match file {
         Descriptor::File(bytes) if bytes.len() >= count => Ok(bytes[..count].to_vec()),
         Descriptor::File(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Descriptor::Socket(_) => Err(io::Error::other("what is to be sent to it is not a file")),
+        Descriptor::Socket(_) => Err(io::Error::other("what is handed over with it is not a file")),
     }
 }

@@ -19,7 +19,7 @@ use super::front_end_command::{FrontEndCommand, QuiesceEnd};
 use super::mapping_share::MappingShare;
 use super::message::{Arrival, Message};
 use super::session::Session;
-use super::worker::VringWorkerHandle;
+use super::vring_command::VringWorkerHandle;
 use crate::disk::Disk;
 use crate::limits::{MESSAGE_TIMEOUT_MS, SIZE_NOTICE_INTERVAL_MS};
 

@@ -33,6 +33,7 @@ mod session;
 mod session_state;
 mod shared_mapping;
 mod vring;
+mod vring_command;
 mod work;
 mod worker;
 

@@ -8,7 +8,8 @@ use super::namespace::Namespace;
 use super::requests::{Request, Requests};
 use super::vring::{Next, Vring};
 use super::work::{self, Failed, IO_ERROR, Kind, Work};
-use crate::limits::{REQUEST_COMMANDS_MAX, REQUESTS_PER_TURN, VRING_BUFFER_BYTES_MAX, VRING_COMMANDS_MAX};
+use crate::buffer_budget::BufferBudget;
+use crate::limits::{REQUEST_COMMANDS_MAX, REQUESTS_PER_TURN, VRING_COMMANDS_MAX};
 use crate::server::Tally;
 
 /// The answer to a request that was done (VIRTIO_BLK_S_OK).
@@ -20,20 +21,34 @@ pub(super) struct Service {
     pub(super) namespaces: Vec<Namespace>,
     pub(super) requests: Requests,
     pub(super) pool: BufferPool,
+    /// Buffers that virtqueues hold.
+    pub(super) budget: BufferBudget,
     /// A virtqueue has found no room for a command.
     pub(super) is_short_of_room: bool,
     pub(super) tally: Tally,
 }
 
 impl Service {
-    pub(super) fn new(namespaces: Vec<Namespace>) -> Self {
+    /// Of one of these threads.
+    pub(super) fn new(namespaces: Vec<Namespace>, threads: u16) -> Self {
         Self {
             namespaces,
             requests: Requests::default(),
             pool: BufferPool::new(),
+            budget: BufferBudget::of_vrings_thread(threads),
             is_short_of_room: false,
             tally: Tally::default(),
         }
+    }
+
+    /// True if virtqueues that found no room may find some.
+    pub(super) fn has_room_again(&mut self) -> bool {
+        let has_room =
+            self.is_short_of_room && self.namespaces.iter().any(|namespace| namespace.queues.has_room());
+        if has_room {
+            self.is_short_of_room = false;
+        }
+        self.budget.take_news() || has_room
     }
 
     /// Takes requests of a guest, and makes commands of them. The caller notifies the guest of
@@ -115,9 +130,8 @@ impl Service {
             }
             let data_bytes = Namespace::data_bytes(kind, length);
             let capacity = if data_bytes > 0 { Buffer::capacity_for(data_bytes) } else { 0 };
-            let has_buffer = vring.held_bytes == 0 || vring.held_bytes + capacity <= VRING_BUFFER_BYTES_MAX;
             let is_full = vring.commands >= VRING_COMMANDS_MAX || request.commands >= REQUEST_COMMANDS_MAX;
-            if is_full || !has_buffer {
+            if is_full || !vring.may_hold(capacity, &mut self.budget) {
                 return false;
             }
             let data = match self.data(at, vring, (kind, done), data_bytes) {
@@ -131,7 +145,7 @@ impl Service {
             request.issued += length;
             request.commands += 1;
             vring.commands += 1;
-            vring.held_bytes += capacity;
+            vring.hold(capacity, &mut self.budget);
             let user = ((at as u64) << 32) | (done / request.piece_bytes);
             self.namespaces[vring.front_end].submit(kind, (offset + done, length), data, user);
         }
@@ -192,7 +206,7 @@ impl Service {
             request.error.get_or_insert(error);
         }
         if let Some(buffer) = buffer {
-            vring.held_bytes -= buffer.capacity();
+            vring.let_go(buffer.capacity(), &mut self.budget);
             self.pool.give(buffer);
         }
         // One that is listed is answered when it is taken off the list.

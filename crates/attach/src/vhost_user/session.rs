@@ -28,7 +28,7 @@ use super::guest_memory::GuestMemory;
 use super::inflight::InflightRegion;
 use super::mapping_share::MappingShare;
 use super::vring;
-use super::worker::{VringCommand, VringWorkerHandle};
+use super::vring_command::{VringCommand, VringWorkerHandle};
 use crate::limits::{VRING_ENTRIES_MAX, VRINGS_MAX};
 
 /// Error for a message that uses a feature without an offer.
@@ -200,9 +200,9 @@ impl Session {
 
     fn tell_memory(&self) {
         let Some(memory) = &self.memory.memory else { return };
-        for worker in self.workers.iter() {
-            worker.send(VringCommand::Memory(self.front_end, memory.clone()));
-        }
+        VringWorkerHandle::execute(self.workers.iter(), |done| {
+            VringCommand::Memory(self.front_end, memory.clone(), done)
+        });
     }
 }
 
@@ -328,8 +328,10 @@ impl VhostUserBackendReqHandlerMut for Session {
         let call = file.map(descriptor::event).transpose().map_err(Error::ReqHandlerError)?.map(Arc::new);
         self.vring(index.into())?.call = call.clone();
         if self.vring(index.into())?.is_running {
-            let call = call.map(Call::new);
-            self.worker(index.into()).send(VringCommand::Call(self.vring_index(index.into()), call));
+            let (mut call, vring_index) = (call.map(Call::new), self.vring_index(index.into()));
+            VringWorkerHandle::execute([self.worker(index.into())], |done| {
+                VringCommand::Call(vring_index, call.take(), done)
+            });
         }
         Ok(())
     }

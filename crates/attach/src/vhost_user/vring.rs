@@ -16,6 +16,8 @@ use super::call::Call;
 use super::chain::{BadChain, Chain};
 use super::guest_memory::Memory;
 use super::inflight::InflightQueue;
+use crate::buffer_budget::BufferBudget;
+use crate::limits::VRING_BUFFER_BYTES_MAX;
 
 /// Position of a ring when it was stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub(super) struct Vring {
     pub(super) requests: usize,
     pub(super) commands: usize,
     pub(super) held_bytes: usize,
+    /// Key of its front end in the budget of buffers.
+    pub(super) party: Option<usize>,
     /// Something was put into the used ring that the guest has not been notified of.
     has_used: bool,
     /// Set while no more is taken; notified when nothing is under way.
@@ -85,6 +89,7 @@ impl Vring {
             requests: 0,
             commands: 0,
             held_bytes: 0,
+            party: None,
             has_used: false,
             stopping: None,
             is_closed: false,
@@ -96,6 +101,30 @@ impl Vring {
     /// entries.
     pub(super) fn may_take(&self) -> bool {
         !self.is_closed && self.requests < usize::from(self.queue.size())
+    }
+
+    /// True if it may hold these further bytes of buffers. Otherwise it is served once there is room.
+    pub(super) fn may_hold(&self, bytes: usize, budget: &mut BufferBudget) -> bool {
+        let is_enough = self.held_bytes > 0 && self.held_bytes + bytes > VRING_BUFFER_BYTES_MAX;
+        let has_room = |party| budget.has_room(party, self.held_bytes, bytes);
+        bytes == 0 || !is_enough && self.party.is_none_or(has_room)
+    }
+
+    /// Counts bytes of buffers that it holds.
+    pub(super) fn hold(&mut self, bytes: usize, budget: &mut BufferBudget) {
+        self.held_bytes += bytes;
+        self.party.iter().for_each(|party| budget.take(*party, bytes));
+    }
+
+    /// The same of those that it does not hold any longer.
+    pub(super) fn let_go(&mut self, bytes: usize, budget: &mut BufferBudget) {
+        self.held_bytes -= bytes;
+        self.party.iter().for_each(|party| budget.free(*party, bytes));
+    }
+
+    /// Leaves its front end's share of the budget, as nothing of it is under way.
+    pub(super) fn part(&mut self, budget: &mut BufferBudget) {
+        self.party.take().into_iter().for_each(|party| budget.part(party, self.held_bytes));
     }
 
     /// Takes no more; where it is abandoned, the guest is not notified of what still ends.

@@ -3,52 +3,23 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use engine::initiator::Paths;
 use engine::limits::RECEIVE_LENGTH;
-use engine::ring::{Event, Moment, Ring, Waker};
+use engine::ring::{Event, Moment, Ring};
 
-use super::call::Call;
 use super::device::Device;
-use super::guest_memory::Memory;
 use super::namespace::Namespace;
 use super::service::Service;
-use super::vring::{self, Stopped, Vring};
+use super::vring::{Stopped, Vring};
+use super::vring_command::{VringCommand, VringCommands};
+use crate::buffer_budget::Party;
 use crate::disk_queues::DiskQueues;
 use crate::limits::{END_TIMEOUT_MS, VRINGS_MAX};
 use crate::ready_list::ReadyList;
 use crate::server::Tally;
-
-/// Command to a thread that serves virtqueues, from the thread of their front end. A virtqueue
-/// is named by its index: that of its front end times `VRINGS_MAX`, plus its number.
-pub(super) enum VringCommand {
-    /// A virtqueue begins.
-    Start(usize, Box<vring::Plan>),
-    /// End a virtqueue, and report its position when nothing of it is under way. If its front end
-    /// is gone (`true`), the guest gets no notifications.
-    Stop(usize, bool, Sender<Stopped>),
-    /// Descriptor by which the guest is notified.
-    Call(usize, Option<Call>),
-    /// The memory of a front end has changed.
-    Memory(usize, Arc<Memory>),
-}
-
-/// Handle of a thread, for the threads of front ends.
-#[derive(Clone)]
-pub(super) struct VringWorkerHandle {
-    pub(super) commands: Sender<VringCommand>,
-    pub(super) waker: Waker,
-}
-
-impl VringWorkerHandle {
-    /// Sends a command. A thread that has ended receives none.
-    pub(super) fn send(&self, send: VringCommand) {
-        let _ = self.commands.send(send);
-        self.waker.wake();
-    }
-}
 
 /// Parts of a thread.
 pub(super) struct Plan {
@@ -66,7 +37,7 @@ pub(super) struct Worker {
     vrings: Vec<Option<Vring>>,
     /// Virtqueues with pending work, by index.
     ready: ReadyList,
-    commands: Receiver<VringCommand>,
+    commands: VringCommands,
     stopping: Arc<AtomicBool>,
     /// Time at which a thread that is to end does so whatever is under way.
     end_at: Option<Moment>,
@@ -82,11 +53,11 @@ impl Worker {
         let open = |(known, token)| Namespace::open(known, &mut ring, token, (number, count));
         let namespaces = plan.disks.iter().zip(tokens).map(open).collect();
         Self {
-            service: Service::new(namespaces),
+            service: Service::new(namespaces, count),
             ring,
             vrings: (0..vring_count).map(|_| None).collect(),
             ready: ReadyList::new(vring_count),
-            commands: plan.commands,
+            commands: VringCommands::new(plan.commands),
             stopping: plan.stopping,
             end_at: None,
             events: Vec::with_capacity(256),
@@ -122,9 +93,10 @@ impl Worker {
             namespace.queues.take_in(&mut self.ring, &mut self.scratch, &events, now);
         }
         self.take_ended();
-        // Before kicks: a kick that follows a command finds it executed.
-        while let Ok(send) = self.commands.try_recv() {
-            self.execute(send);
+        // Before kicks: a kick that follows a command finds it executed, or follows the answer to it.
+        self.commands.begin_turn();
+        while let Some(command) = self.commands.take() {
+            self.execute(command);
         }
         for event in &events {
             if let Event::Ready { token, .. } = event
@@ -134,9 +106,7 @@ impl Worker {
             }
         }
         self.events = events;
-        let has_room = self.service.namespaces.iter().any(|namespace| namespace.queues.has_room());
-        if self.service.is_short_of_room && has_room {
-            self.service.is_short_of_room = false;
+        if self.service.has_room_again() {
             (0..self.vrings.len()).for_each(|vring_index| self.ready.add(vring_index));
         }
         self.serve();
@@ -162,7 +132,11 @@ impl Worker {
 
     fn timeout(&mut self) -> Option<Duration> {
         let namespaces = &self.service.namespaces;
-        if !self.ready.is_empty() || namespaces.iter().any(|namespace| namespace.queues.has_more()) {
+        let has_turns = !self.ready.is_empty() || self.commands.may_have_more();
+        if has_turns
+            || self.service.budget.has_news()
+            || namespaces.iter().any(|namespace| namespace.queues.has_more())
+        {
             return Some(Duration::ZERO);
         }
         let now = self.ring.now();
@@ -193,19 +167,22 @@ impl Worker {
             return;
         }
         self.ring.unwatch(&vring.kick, vring_index as u32);
-        if let Some(vring) = self.vrings[vring_index].take()
-            && let Some(asker) = &vring.stopping
-        {
+        let Some(mut vring) = self.vrings[vring_index].take() else { return };
+        vring.part(&mut self.service.budget);
+        if let Some(asker) = &vring.stopping {
             let _ = asker.send(vring.stopped());
         }
     }
 
-    fn execute(&mut self, send: VringCommand) {
-        match send {
+    fn execute(&mut self, command: VringCommand) {
+        match command {
             VringCommand::Start(vring_index, plan) => {
                 let mut vring = Vring::new(*plan);
                 match self.ring.watch(&vring.kick, vring_index as u32) {
-                    Ok(()) => self.vrings[vring_index] = Some(vring),
+                    Ok(()) => {
+                        vring.party = Some(self.service.budget.join(Party::FrontEnd(vring.front_end)));
+                        self.vrings[vring_index] = Some(vring);
+                    }
                     Err(error) => vring.fail(&error),
                 }
                 self.ready.add(vring_index);
@@ -220,16 +197,18 @@ impl Worker {
                     let _ = asker.send(Stopped::default());
                 }
             },
-            VringCommand::Call(vring_index, call) => {
+            VringCommand::Call(vring_index, call, done) => {
                 if let Some(vring) = &mut self.vrings[vring_index] {
                     vring.call = call;
                 }
+                let _ = done.send(());
             }
-            VringCommand::Memory(front_end, memory) => {
+            VringCommand::Memory(front_end, memory, done) => {
                 let vrings = self.vrings.iter_mut().flatten();
                 for vring in vrings.filter(|vring| vring.front_end == front_end) {
                     vring.memory = memory.clone();
                 }
+                let _ = done.send(());
             }
         }
     }

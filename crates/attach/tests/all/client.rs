@@ -134,6 +134,12 @@ impl<S: Read + Write> Client<S> {
 
     /// Sends an option, and reads answers until it is acknowledged.
     pub(crate) fn option(&mut self, option: u32, data: &[u8]) {
+        self.answers(option, data);
+    }
+
+    /// The same, with the answers' data.
+    pub(crate) fn answers(&mut self, option: u32, data: &[u8]) -> Vec<Vec<u8>> {
+        let mut answers = Vec::new();
         let length = (data.len() as u32).to_be_bytes();
         let bytes = [b"IHAVEOPT", &option.to_be_bytes()[..], &length, data].concat();
         self.stream.write_all(&bytes).expect("an option");
@@ -141,9 +147,9 @@ impl<S: Read + Write> Client<S> {
             let head = self.bytes(20);
             let field = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
             assert_eq!(field(8), option);
-            self.bytes(field(16) as usize);
+            answers.push(self.bytes(field(16) as usize));
             match field(12) {
-                1 => return,
+                1 => return answers,
                 kind => assert!(kind < 1 << 31, "option {option}: error {kind:#x}"),
             }
         }

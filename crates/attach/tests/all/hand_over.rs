@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
+use attach::limits::HANDED_RECEIVED_INLINE_BYTES_MAX;
 use attach::{HandedIncoming, HandedServer, HandedStage, HandedVhostServer, Holder, ServerTls};
 use prerequisite::{patience, wait_for};
 use virtio_bindings::virtio_blk as blk;
@@ -39,6 +40,43 @@ fn frozen_within_a_write(holder: &Holder) -> (HandedServer, Vec<OwnedFd>) {
         holder.thaw(false);
         None
     })
+}
+
+#[test]
+fn a_begun_write_goes_on_in_a_file() {
+    let mut world = World::new(&Plan::default());
+    let mut client = world.stranger().go("1", Form::Simple);
+    let data = pattern(256 << 10, 9);
+    let (first, rest) = data.split_at(100 << 10);
+    let cookie = client.send(WRITE, 0, (0, data.len() as u64), first);
+    let old = world.server.take().expect("a server");
+    let (mut handed, sockets) = wait_for("much of the write has come", || {
+        let (handed, sockets) = frozen(&old.holder());
+        let has_come = handed.clients[0].received.len() > HANDED_RECEIVED_INLINE_BYTES_MAX;
+        if !has_come {
+            old.holder().thaw(false);
+        }
+        has_come.then_some((handed, sockets))
+    });
+    let descriptors = handed.received_into_files(sockets).expect("a file");
+    assert_eq!(descriptors.len(), 2, "its socket, and what has come");
+    let text = serde_json::to_string(&handed).expect("it can be written");
+    assert!(text.len() < 1024, "{text}");
+    let mut too_much: HandedServer = serde_json::from_str(&text).expect("it can be read");
+    assert_eq!(too_much, handed);
+    too_much.clients[0].received_bytes = 64 << 20;
+    let copies = descriptors.iter().map(|one| one.try_clone().expect("a descriptor")).collect();
+    let failed = world.next(None).holder().adopt(too_much, copies).expect("as many descriptors");
+    assert!(failed[0].1.contains("than a process keeps"), "{failed:?}");
+    let next = world.next(None);
+    assert_eq!(next.holder().adopt(handed, descriptors).expect("it is one of a server"), []);
+    old.holder().leave();
+    drop(old);
+    next.holder().thaw(false);
+    world.server = Some(next);
+    client.stream.write_all(rest).expect("the rest");
+    assert_eq!(client.answer(cookie, 0, 0).error, 0);
+    assert_eq!(client.read(0, data.len(), 0), data);
 }
 
 /// Another server goes on. Who it could not take is named.

@@ -4,6 +4,8 @@ use std::io::{Read as _, Write as _};
 
 use attach::limits::ACCEPTS_PER_TURN;
 use engine::initiator::PathState;
+use engine::target::PortConfig;
+use prerequisite::wait_until;
 
 use crate::client::{Client, Form, READ, WRITE};
 use crate::world::{Plan, SIZE, World};
@@ -53,6 +55,28 @@ fn a_path_that_is_lost_is_nothing_that_clients_see() {
         }
     }
     assert!(world.paths[0].status().iter().any(|path| path.state == PathState::Live));
+}
+
+/// Flags of the first disk, as they are offered to a client that comes now (NBD_OPT_INFO).
+fn offered(world: &World) -> u16 {
+    let mut client = world.stranger();
+    client.greet();
+    let answers = client.answers(6, &[0, 0, 0, 1, b'1', 0, 0]);
+    let export = answers.iter().find(|answer| answer.starts_with(&[0, 0])).expect("NBD_INFO_EXPORT");
+    u16::from_be_bytes([export[10], export[11]])
+}
+
+#[test]
+fn a_client_that_comes_while_no_path_leads_to_the_disk_is_offered_what_it_can_do() {
+    const TRIM_AND_WRITE_ZEROES: u16 = 1 << 5 | 1 << 6;
+    let world = World::new(&Plan::default());
+    let before = offered(&world);
+    assert_eq!(before & TRIM_AND_WRITE_ZEROES, TRIM_AND_WRITE_ZEROES);
+    let mut elsewhere = world.target.config();
+    elsewhere.ports = vec![PortConfig::new(3, ([127, 0, 0, 1], 0).into())];
+    world.target.apply(&elsewhere).expect("it can be changed");
+    wait_until("no path is left", || world.paths[0].controllers().is_empty());
+    assert_eq!(offered(&world), before);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn needs(disks: &[&AttachFlags]) -> Needs {
 fn socket_folders(flags: &AttachFlags) -> Vec<PathBuf> {
     let of_clients = match &flags.nbd {
         Some(NbdEndpoint::Unix(path)) => folder_of(path),
-        Some(NbdEndpoint::Default) => socket::make_default_folder(),
+        Some(NbdEndpoint::Default) => socket::make_kept_folder(),
         Some(NbdEndpoint::Tcp(_)) | None => None,
     };
     of_clients.into_iter().chain(flags.vhost_user.iter().filter_map(|path| folder_of(path))).collect()

@@ -30,7 +30,7 @@ impl NbdListener {
             NbdEndpoint::Unix(path) => Self::unix(path),
             NbdEndpoint::Tcp(address) => Self::tcp(*address),
             NbdEndpoint::Default => {
-                let folder = socket::make_default_folder().ok_or_else(|| {
+                let folder = socket::make_kept_folder().ok_or_else(|| {
                     Failure::usage("there is no runtime directory ($XDG_RUNTIME_DIR): choose a path with --nbd unix:PATH")
                 })?;
                 Self::unix(&folder.join(socket_name(nqn, namespace)))
@@ -44,10 +44,9 @@ impl NbdListener {
         (nqn, namespace): (&Nqn, &NamespaceInfo),
         (listener, disk): (OwnedFd, &RecordedDisk),
     ) -> Result<Self, Failure> {
-        let default = || socket::make_default_folder().map(|folder| folder.join(socket_name(nqn, namespace)));
-        let path = match asked {
-            NbdEndpoint::Unix(path) => std::path::absolute(path).ok(),
-            NbdEndpoint::Default => default(),
+        let places: Vec<PathBuf> = match asked {
+            NbdEndpoint::Unix(path) => std::path::absolute(path).into_iter().collect(),
+            NbdEndpoint::Default => default_places(&socket_name(nqn, namespace)),
             NbdEndpoint::Tcp(asked) => {
                 let listener = TcpListener::from(listener);
                 let address = listener.local_addr().map_err(Failure::failed)?;
@@ -56,7 +55,8 @@ impl NbdListener {
                 return if is_it { Ok(Self::Tcp { listener, address }) } else { Err(elsewhere(disk)) };
             }
         };
-        let path = path.filter(|path| disk.socket.as_ref() == Some(path)).ok_or_else(|| elsewhere(disk))?;
+        let path = places.into_iter().find(|path| disk.socket.as_ref() == Some(path));
+        let path = path.ok_or_else(|| elsewhere(disk))?;
         let file = SocketFile::left_by_another(&path)
             .map_err(|error| Failure::failed(format!("the socket {}: {error}", path.display())))?;
         Ok(Self::Unix { listener: listener.into(), file, path })
@@ -114,6 +114,12 @@ fn elsewhere(disk: &RecordedDisk) -> Failure {
 fn socket_name(nqn: &Nqn, namespace: &NamespaceInfo) -> String {
     // Sockets that end with .sock are those of targets.
     format!("{}.nbd", identity(nqn, namespace))
+}
+
+/// Returns all places at which a process may have made a socket of this name by default: earlier versions made those of root in
+/// the folder of targets, where the old process of an upgrade may still listen.
+fn default_places(name: &str) -> Vec<PathBuf> {
+    socket::kept_folders().iter().map(|folder| folder.join(name)).collect()
 }
 
 /// Address for clients.
@@ -183,6 +189,16 @@ mod tests {
         assert_eq!(Address::Tcp("[::1]:10809".parse().unwrap()).uri("2", false), "nbd://[::1]:10809/2");
         assert_eq!(Address::Tcp("[::1]:10809".parse().unwrap()).uri("2", true), "nbds://[::1]:10809/2");
         assert_eq!(Address::Unix("/a".into()).uri("1", true), "nbds+unix:///1?socket=/a");
+    }
+
+    #[test]
+    fn a_socket_at_the_default_place_of_any_version_is_taken_over() {
+        let places = default_places("a.nbd");
+        for place in ["/run/selvedge/a.nbd", "/run/selvedge-attach/a.nbd"] {
+            assert!(places.contains(&place.into()), "{place}: {places:?}");
+        }
+        let default = socket::kept_folder().map(|folder| folder.join("a.nbd"));
+        assert!(default.is_none_or(|default| places.contains(&default)));
     }
 
     #[test]

@@ -133,15 +133,8 @@ fn parse_shared(key: &str, text: &str) -> Result<bool, String> {
 
 /// A level of write protection by its name.
 fn parse_write_protection(text: &str) -> Result<WriteProtection, String> {
-    let all = [
-        WriteProtection::None,
-        WriteProtection::On,
-        WriteProtection::UntilRestart,
-        WriteProtection::Permanent,
-    ];
-    let known = all.into_iter().find(|level| level.name() == text);
-    known.ok_or_else(|| {
-        format!("`{text}` is not a write protection: write off, on, until-restart or permanent")
+    WriteProtection::named(text).ok_or_else(|| {
+        format!("`{text}` is not a write protection: write none, on, until_restart or permanent")
     })
 }
 
@@ -251,7 +244,10 @@ mod tests {
         assert_eq!(describe(&image.backend), "rbd rbd/space/disk@monday");
         let level = |text: &str| parse(text).unwrap().host_write_protection;
         assert_eq!(level("memory:1m"), WriteProtection::None);
-        assert_eq!(level("memory:1m,host_write_protection=until-restart"), WriteProtection::UntilRestart);
+        for name in ["until_restart", "until-restart"] {
+            let spec = format!("memory:1m,host_write_protection={name}");
+            assert_eq!(level(&spec), WriteProtection::UntilRestart, "{name}");
+        }
         assert_eq!(parse("block:/dev/sdx").unwrap().block_size, 0, "the target asks the device");
         assert_eq!(parse("block:/dev/sdx,block_size=512").unwrap().block_size, 512);
         let uuid = "11111111-2222-3333-4444-555555555555";
@@ -294,7 +290,7 @@ mod tests {
             ("rbd:pool/image,size=1g", "not an option of rbd"),
             ("rbd:pool/image,shared=yes", "not an option of rbd"),
             ("memory:1m,id=gateway", "not an option of memory"),
-            ("memory:1m,host_write_protection=yes", "off, on, until-restart or permanent"),
+            ("memory:1m,host_write_protection=yes", "none, on, until_restart or permanent"),
         ];
         for (text, expected) in cases {
             let error = parse(text).unwrap_err();

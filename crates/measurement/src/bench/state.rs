@@ -126,10 +126,10 @@ impl Record {
     /// Reads a record. A last line that is not whole is passed over: the run died while it wrote it.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::failed(format!("the verify state {} cannot be read: {error}", path.display()))
+            Failure::usage(format!("the verify state {} cannot be read: {error}", path.display()))
         })?;
         Self::parse(&text)
-            .map_err(|(line, what)| Failure::failed(format!("{}:{line}: {what}", path.display())))
+            .map_err(|(line, what)| Failure::usage(format!("{}:{line}: {what}", path.display())))
     }
 
     fn parse(text: &str) -> Result<Self, (usize, String)> {

@@ -133,9 +133,11 @@ impl Journal {
 
     fn load(folder: &Path, options: &OpenOptions) -> Result<Self, Failure> {
         let path = folder.join(NAME);
-        let cannot = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => Failure::usage(format!("{} contains no sweep", folder.display())),
-            _ => Failure::failed(format!("{}: {error}", path.display())),
+        let cannot = |error: io::Error| {
+            Failure::usage(match error.kind() {
+                io::ErrorKind::NotFound => format!("{} contains no sweep", folder.display()),
+                _ => format!("{}: {error}", path.display()),
+            })
         };
         let file = options.open(&path).map_err(cannot)?;
         let mut lines = LineReader::new(&file);

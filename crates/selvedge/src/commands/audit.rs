@@ -1,8 +1,9 @@
 //! `selvedge audit`: whether an audit log is whole.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use chart::units;
+use rustix::fs::{Access, access};
 
 use crate::control::audit::{Verified, head_in, verify};
 use crate::failure::Failure;
@@ -18,6 +19,12 @@ pub(super) fn run(action: &AuditAction) -> Result<(), Failure> {
         Some(directory) if files.is_empty() => vec![directory.join(crate::control::audit::NAME)],
         _ => files.clone(),
     };
+    // A missing file is a mistake in the command line, and a changed log what the command looks for. A pipe is not opened
+    // twice.
+    for file in files.iter().filter(|file| *file != Path::new("-")) {
+        access(file, Access::READ_OK)
+            .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
+    }
     let verified = verify(&files, end).map_err(Failure::failed)?;
     match format.output_format {
         OutputFormat::Normal => report::print_exactly(text(&verified)),

@@ -28,6 +28,7 @@ const FILES: &str = ".SH FILES\n\
     .TP\n/etc/selvedge/target.toml\nConfiguration that the service serves; see selvedge\\-target.toml(5).\n\
     .TP\n/etc/selvedge/access.toml\nTokens and roles of administrators; see selvedge\\-token(1).\n\
     .TP\n/run/selvedge\nControl sockets of running targets.\n\
+    .TP\n/run/selvedge\\-attach\nSockets and records of root's attached disks.\n\
     .TP\n/var/lib/selvedge\nState of the service.\n\
     .TP\n/etc/nvme/hostnqn, /etc/nvme/hostid\nNames of this host.\n";
 

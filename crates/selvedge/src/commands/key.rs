@@ -91,7 +91,7 @@ pub(super) fn run(action: &KeyAction) -> Result<(), Failure> {
             print(format.output_format, &shown, printed)
         }
         KeyAction::Inspect { file, format } => {
-            let key = secret::read::<Key>(file).map_err(Failure::failed)?;
+            let key = secret::read::<Key>(file).map_err(Failure::usage)?;
             let shown = Shown::of(&key);
             let (transform, suite) = match &key {
                 Key::Secret(secret) => (secret.transform().map(Hash::name), String::new()),
@@ -109,7 +109,7 @@ pub(super) fn run(action: &KeyAction) -> Result<(), Failure> {
             print(format.output_format, &shown, text)
         }
         KeyAction::Check { file, format } => {
-            let shown = Shown::of(&secret::read(file).map_err(Failure::failed)?);
+            let shown = Shown::of(&secret::read(file).map_err(Failure::usage)?);
             let Shown { hmac, key_length, crc, .. } = shown;
             let text = format!("Key is valid (HMAC {hmac}, length {key_length}, CRC {crc:08x})\n");
             print(format.output_format, &shown, text)
@@ -157,12 +157,13 @@ fn random(length: usize) -> zeroize::Zeroizing<Vec<u8>> {
 /// Writes a secret into a new file that only its owner can read.
 pub(super) fn write_secret(path: &Path, secret: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
-        let hint = if error.kind() == std::io::ErrorKind::AlreadyExists {
-            "; an existing file is not replaced: name another one"
-        } else {
-            ""
-        };
-        Failure::failed(format!("{} cannot be written: {error}{hint}", path.display()))
+        let what = format!("{} cannot be written: {error}", path.display());
+        match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Failure::usage(format!("{what}; an existing file is not replaced: name another one"))
+            }
+            _ => Failure::failed(what),
+        }
     };
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
     let text = zeroize::Zeroizing::new(format!("{secret}\n"));

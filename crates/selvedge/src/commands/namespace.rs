@@ -217,7 +217,7 @@ pub(super) fn body(settings: &NamespaceSettings) -> Map<String, Value> {
         body.insert("visible".into(), json!({ "all_except": names(&settings.hidden_from) }));
     }
     for (name, protection) in [
-        ("write_protection", settings.write_protect),
+        ("write_protection", settings.write_protection),
         ("host_write_protection", settings.host_write_protection),
     ] {
         if let Some(protection) = protection {

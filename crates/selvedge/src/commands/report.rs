@@ -83,7 +83,7 @@ fn read(path: &Path) -> Result<String, Failure> {
 
 /// Compares two.
 pub(super) fn compare(flags: &CompareFlags) -> Result<(), Failure> {
-    let compared = Compared::new(side(&flags.first)?, side(&flags.second)?).map_err(Failure::failed)?;
+    let compared = Compared::new(side(&flags.first)?, side(&flags.second)?).map_err(Failure::usage)?;
     let document = compared.document();
     let data = data(&compared, &document);
     if let Some(output) = &flags.output {

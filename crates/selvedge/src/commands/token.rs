@@ -68,7 +68,7 @@ pub(super) fn run(action: &TokenAction) -> Result<(), Failure> {
             print(file, &shown, text)
         }
         TokenAction::Revoke { name, file } => {
-            let mut access = AccessFile::read(&file.control_access).map_err(Failure::failed)?;
+            let mut access = AccessFile::read(&file.control_access).map_err(Failure::usage)?;
             let at = access.tokens.iter().position(|entry| entry.name == *name).ok_or_else(|| {
                 let path = file.control_access.display();
                 Failure::failed(format!("{path} has no token {name}; `selvedge token list` shows all"))
@@ -78,7 +78,7 @@ pub(super) fn run(action: &TokenAction) -> Result<(), Failure> {
             print(file, &Entry::of_token(&gone), format!("token {name} is revoked\n"))
         }
         TokenAction::List { file } => {
-            let access = AccessFile::read(&file.control_access).map_err(Failure::failed)?;
+            let access = AccessFile::read(&file.control_access).map_err(Failure::usage)?;
             let entries = Entries::of(&access);
             print(file, &entries, entries.to_table())
         }
@@ -96,7 +96,7 @@ fn read_or_new(file: &AccessFileFlags) -> Result<AccessFile, Failure> {
     if file.control_access.symlink_metadata().is_err() {
         return Ok(AccessFile::default());
     }
-    AccessFile::read(&file.control_access).map_err(Failure::failed)
+    AccessFile::read(&file.control_access).map_err(Failure::usage)
 }
 
 fn until(time: std::time::Duration) -> Result<Timestamp, Failure> {

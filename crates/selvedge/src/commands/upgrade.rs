@@ -70,6 +70,7 @@ impl fmt::Display for Unchanged {
 
 /// Starts the new process, and waits until it serves.
 pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
+    let program = program(flags.program.as_deref())?;
     let place = place_of(&control(flags)?);
     let unreachable = |error: std::io::Error| {
         Failure::failed(format!(
@@ -80,7 +81,6 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let channel = Channel::connect(&place).map_err(unreachable)?;
     check_user(&channel)?;
     let about = ask::<TargetProtocol>(&channel, ANSWER).map_err(unreachable)?;
-    let program = program(flags.program.as_deref())?;
     if flags.if_changed && runs(&about, &program) {
         let unchanged = Unchanged { process: about.process, program: program.display().to_string() };
         return report::print_as(flags.control.output.output_format, &unchanged);

@@ -79,7 +79,7 @@ const SHOWN: [(&str, &[&str]); 18] = [
     ("subsystem set", &["storage", "storage-max", "port", "control"]),
     ("namespace add", &["nsid", "size", "block-size", "visible-to", "control"]),
     ("namespace clone", &["snapshot", "rbd-pool", "new-nsid", "control"]),
-    ("namespace set", &["iops", "bw", "visible-to", "write-protect", "control"]),
+    ("namespace set", &["iops", "bw", "visible-to", "write-protection", "control"]),
     ("host set-key", &["dhchap-secret-file", "tls-key-file", "overlap", "control"]),
     ("tune plan", &["queues", "cpus", "picture", "shell", "output-format"]),
     ("tune apply", &["dry-run", "queues", "cpus", "journal", "output-format"]),

@@ -120,10 +120,26 @@ fn usage_errors_and_failures_have_different_statuses() {
         &["config", "check", missing],
         &["bench", missing, "-a", "127.0.0.1", "-n", "nqn.a"],
         &["tune", "advise", "-a", "127.0.0.1", "--sweep", missing],
+        &["tune", "revert", "--journal", missing],
+        &["key", "inspect", missing],
+        &["key", "check", damaged],
+        &["key", "identity", damaged, "-n", "nqn.a"],
+        &["key", "generate", "--output", damaged],
+        &["token", "list", "--control-access", missing],
+        &["token", "list", "--control-access", damaged],
+        &["token", "create", "a", "--role", "read", "--control-access", damaged],
+        &["token", "revoke", "a", "--control-access", missing],
+        &["audit", "verify", missing],
+        &["upgrade", "--program", missing],
+        &["attach", "upgrade", "--program", missing],
+        &["sweep", "--resume", damaged],
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
     }
+    // A changed log is what `audit verify` looks for.
+    let output = run(&["audit", "verify", damaged]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     // Well-formed names that do not resolve.
     for arguments in [
         &["discover", "-a", "no-such-name.invalid"][..],

@@ -350,7 +350,7 @@ fn hosts_protect_as_far_as_the_operator_lets_them() {
     assert_status(a.protect(1, value::WRITE_PROTECTION_NONE), fixed, "no host lifts that");
     serving.assert_logged(&["WARN", &name(1), "namespace 1 of", "is the operator's"]);
     serving.assert_logged(&["WARN", &name(2), "namespace 1 of", "reserved by another host"]);
-    serving.assert_logged(&["WARN", &name(1), "namespace 1 of", "`until-restart` at most"]);
+    serving.assert_logged(&["WARN", &name(1), "namespace 1 of", "`until_restart` at most"]);
 }
 
 #[test]
@@ -381,8 +381,8 @@ fn an_owner_protects_its_own_as_far_as_the_operator_can_undo_it() {
         "set",
         NQN,
         &own.to_string(),
-        "--write-protect",
-        "off",
+        "--write-protection",
+        "none",
         "--owner",
         &owner,
     ]);

@@ -165,6 +165,9 @@ fn one_interface_brings_what_it_stands_on() {
     let output = run(&["tune", "show", "--sysroot", text(&file), "--interface", "eth9"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("eth0.100"), "it says which there are: {}", stderr(&output));
+    let output = run(&["tune", "plan", "--sysroot", text(&file), "--interface", "eth0", "--cpus", "1000"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("none of the CPUs 1000"), "{}", stderr(&output));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use administration::upgrade::{Channel, OtherProcess, PLACE_VARIABLE, WatchedProcess, await_death};
+use attach::RECEIVED_IN_FILES;
 use engine::hand_over::{self, Fault, HandOverError, NewService, NotOffered, Process as _, TakeOverOutcome};
 use serde_json::Value;
 
@@ -85,7 +86,7 @@ impl NewProcess {
     fn ask(channel: Channel, process: OtherProcess) -> Result<Self, NotOffered> {
         let version = crate::version::NUMBER;
         let (offered, descriptors) =
-            hand_over::ask::<AttachProtocol, Channel>(&channel, version, Vec::new())?;
+            hand_over::ask::<AttachProtocol, Channel>(&channel, version, vec![RECEIVED_IN_FILES.to_owned()])?;
         let mut descriptors = descriptors.into_iter();
         let mut next = || {
             let less = || NotOffered::Refused("it offers less than it says".to_owned());

@@ -3,16 +3,19 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use administration::upgrade::{Channel, OtherProcess, ResumeMark, Upgradable, UpgradeSocket};
+use attach::RECEIVED_IN_FILES;
 use engine::hand_over::{self, About, Fault, HandOverError, OldService};
 use sd_notify::NotifyState;
 
 use super::super::record::{self, CommandLine};
 use super::disk_group::DiskGroup;
-use super::words::{AttachProtocol, HandedGroup, OfferedGroup, Word};
+use super::words::{AttachProtocol, HandedGroup, HandedState, OfferedGroup, Word};
 use crate::sleeper::Waker;
 
 /// A process that may be replaced by a new one.
@@ -162,14 +165,16 @@ impl Upgradable for UpgradeState {
         &self,
         channel: &Channel,
         new: &OtherProcess,
-        _knows: &[String],
+        knows: &[String],
     ) -> Result<bool, HandOverError> {
         // A group that ends meanwhile is not handed over, and with it none.
         let groups = self.served();
         let mark = ResumeMark::new()?;
         offer(channel, &groups, &mark)?;
         let number = new.number();
-        let mut service = DiskService { state: self, groups, mark, number, handed: Default::default() };
+        let knows_files = knows.iter().any(|known| known == RECEIVED_IN_FILES);
+        let mut service =
+            DiskService { state: self, groups, mark, number, knows_files, handed: Default::default() };
         let is_over = hand_over::hand_over::<AttachProtocol>(channel, new, &mut service)?;
         self.is_forsaken.store(!is_over, Ordering::Release);
         self.wake();
@@ -182,6 +187,34 @@ impl Upgradable for UpgradeState {
 
     fn report(&self, error: &HandOverError) {
         eprintln!("selvedge: an upgrade has failed, and this process serves on: {error}");
+    }
+}
+
+/// Results of work on all disks at the same time: what one waits for is not added to what the clients of others wait.
+fn at_once<G: Sync, T: Send>(
+    groups: &[G],
+    work: impl Fn(&G) -> Result<T, String> + Sync,
+) -> Vec<Result<T, String>> {
+    let work = &work;
+    thread::scope(|scope| {
+        let start = |group| thread::Builder::new().spawn_scoped(scope, move || work(group));
+        let started: Vec<_> = groups.iter().map(start).collect();
+        let result = |thread: io::Result<thread::ScopedJoinHandle<'_, Result<T, String>>>| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(error) => Err(format!("no thread for a disk: {error}")),
+        };
+        started.into_iter().map(result).collect()
+    })
+}
+
+/// Puts what was received from clients into files.
+fn in_files(state: HandedState, descriptors: Vec<OwnedFd>) -> io::Result<(HandedState, Vec<OwnedFd>)> {
+    match state {
+        HandedState::Nbd(mut server) => {
+            let descriptors = server.received_into_files(descriptors)?;
+            Ok((HandedState::Nbd(server), descriptors))
+        }
+        state => Ok((state, descriptors)),
     }
 }
 
@@ -205,6 +238,8 @@ struct DiskService<'a> {
     mark: ResumeMark,
     /// Process id of the new process.
     number: u32,
+    /// The new process takes what was received from clients in files.
+    knows_files: bool,
     /// State of the groups that are quiesced, with the descriptors of all.
     handed: (Vec<HandedGroup>, Vec<OwnedFd>),
 }
@@ -217,15 +252,24 @@ impl DiskService<'_> {
 
 impl OldService<AttachProtocol> for DiskService<'_> {
     fn quiesce(&mut self) -> Result<(), HandOverError> {
-        for (_, group) in &self.groups {
-            match group.freeze() {
+        let knows_files = self.knows_files;
+        let freeze = |(_, group): &Served| {
+            let (state, own) = group.freeze().map_err(|error| error.to_string())?;
+            if knows_files {
+                in_files(state, own).map_err(|error| error.to_string())
+            } else {
+                Ok((state, own))
+            }
+        };
+        for frozen in at_once(&self.groups, freeze) {
+            match frozen {
                 Ok((state, own)) => {
                     self.handed.0.push(HandedGroup { state, descriptors: own.len() });
                     self.handed.1.extend(own);
                 }
-                Err(error) => {
+                Err(reason) => {
                     self.thaw();
-                    return Err(HandOverError::program(Fault::Time, error.to_string()));
+                    return Err(HandOverError::program(Fault::Time, reason));
                 }
             }
         }
@@ -287,7 +331,7 @@ impl OldService<AttachProtocol> for DiskService<'_> {
 mod tests {
     use std::os::unix::net::UnixStream;
     use std::process::{Child, Command};
-    use std::thread;
+    use std::sync::atomic::AtomicUsize;
 
     use rustix::process::Pid;
 
@@ -312,6 +356,7 @@ mod tests {
             groups: Vec::new(),
             mark,
             number: new.id(),
+            knows_files: false,
             handed: Default::default(),
         };
         let said = thread::spawn(move || {
@@ -336,6 +381,17 @@ mod tests {
 
     fn taken() -> [Word; 2] {
         [Word::Ready, Word::Taken(Vec::new())]
+    }
+
+    #[test]
+    fn disks_come_to_rest_at_the_same_time() {
+        let begun = AtomicUsize::new(0);
+        let work = |number: &usize| {
+            begun.fetch_add(1, Ordering::AcqRel);
+            prerequisite::wait_until("both have begun", || begun.load(Ordering::Acquire) == 2);
+            if *number == 1 { Err("a reason".to_owned()) } else { Ok(*number) }
+        };
+        assert_eq!(at_once(&[0, 1], work), [Ok(0), Err("a reason".to_owned())]);
     }
 
     #[test]

@@ -125,6 +125,12 @@ impl Paths {
         self.shared.length_limits().1
     }
 
+    /// The optional commands (ONCS) that the controllers of all live paths have. While there is none, those that were known last:
+    /// a disk whose paths are away for a while can do afterwards what it could before.
+    pub fn optional_nvm_commands(&self) -> u16 {
+        self.shared.optional_nvm_commands()
+    }
+
     /// The subsystem that all paths lead to.
     pub fn subsystem_nqn(&self) -> &str {
         &self.shared.paths[0].options.subsystem_nqn

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::PathOptions;
@@ -49,6 +49,8 @@ pub(super) struct Shared {
     /// The most bytes of one command, and of one Write Zeroes, that every path has taken that was ever connected.
     transfer_length_max: AtomicUsize,
     write_zeroes_length_max: AtomicU64,
+    /// Optional commands (ONCS) that all live paths had when it was looked at last.
+    optional_nvm_commands: AtomicU16,
     /// Taken while a path is looked at that is to join the others.
     pub(super) join_lock: JoinLock,
     pub(super) quiescing: Mutex<Vec<Quiescing>>,
@@ -76,6 +78,7 @@ impl Shared {
             size_bytes: AtomicU64::new(0),
             transfer_length_max: AtomicUsize::new(usize::MAX),
             write_zeroes_length_max: AtomicU64::new(u64::MAX),
+            optional_nvm_commands: AtomicU16::new(0),
             join_lock: JoinLock::new(event_count),
             quiescing: Mutex::new(Vec::new()),
             waits_for_left_controllers: AtomicBool::new(false),
@@ -104,6 +107,20 @@ impl Shared {
 
     pub(super) fn size_bytes(&self) -> u64 {
         self.size_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Optional commands (ONCS) that the controllers of all live paths have; while there is none, those that were known last.
+    pub(super) fn optional_nvm_commands(&self) -> u16 {
+        let live = self.paths.iter().filter(|path| path.live() != 0);
+        let commands = |path: &Path| {
+            let details = path.details();
+            details.controller.as_ref().map(|controller| controller.identify().optional_nvm_commands.get())
+        };
+        let Some(of_all) = live.filter_map(commands).reduce(|all, own| all & own) else {
+            return self.optional_nvm_commands.load(Ordering::Relaxed);
+        };
+        self.optional_nvm_commands.store(of_all, Ordering::Relaxed);
+        of_all
     }
 
     /// Tells all threads to end.

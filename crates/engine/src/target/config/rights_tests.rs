@@ -198,7 +198,7 @@ fn a_hosts_own_namespace_is_protected_by_it_alone() {
     let fixed = Status::FEATURE_NOT_CHANGEABLE;
     assert_denied(subsystem.protect_for(&b, 2, WriteProtection::On), fixed, &a.nqn);
     assert_denied(subsystem.protect_for(&b, 3, WriteProtection::On), Status::INVALID_NAMESPACE, "hidden");
-    assert_denied(subsystem.protect_for(&a, 2, WriteProtection::Permanent), fixed, "until-restart");
+    assert_denied(subsystem.protect_for(&a, 2, WriteProtection::Permanent), fixed, "until_restart");
     assert_eq!(subsystem.protect_for(&a, 2, WriteProtection::On), Ok(()));
     assert_denied(subsystem.protect_for(&b, 2, WriteProtection::None), fixed, &a.nqn);
     assert_eq!(subsystem.protect_for(&a, 2, WriteProtection::None), Ok(()));

@@ -62,7 +62,7 @@ pub(in crate::commands) fn keyring_number(name: &str) -> Result<i32, Failure> {
 }
 
 fn tls_psk(flags: &IdentityFlags) -> Result<TlsPsk, Failure> {
-    let key: ConfiguredPsk = secret::read(&flags.file).map_err(Failure::failed)?;
+    let key: ConfiguredPsk = secret::read(&flags.file).map_err(Failure::usage)?;
     let host =
         flags.hostnqn.as_ref().map_or_else(|| HostIdentity::of_this_machine().nqn, ToString::to_string);
     let names = Names::new(&host, &flags.subsysnqn).map_err(|error| Failure::usage(error.to_string()))?;

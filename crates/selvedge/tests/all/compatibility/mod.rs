@@ -335,9 +335,13 @@ fn options(generated: &Path) -> BTreeSet<String> {
 }
 
 /// Ends of places that have changed by decision: blocks have the size that storage is asked for, which is unknown while it is
-/// absent, and `--no-quiesce` is a hidden alias of `--retry-at-once`.
-const DECIDED: [&str; 3] =
-    ["properties/block_size/default", "NamespaceSummary/required: \"block_size\"", " --no-quiesce"];
+/// absent, and `--no-quiesce` and `--write-protect` are hidden aliases of `--retry-at-once` and `--write-protection`.
+const DECIDED: [&str; 4] = [
+    "properties/block_size/default",
+    "NamespaceSummary/required: \"block_size\"",
+    " --no-quiesce",
+    " --write-protect",
+];
 
 #[test]
 #[ignore = "it takes the release before: the suite versions has it"]

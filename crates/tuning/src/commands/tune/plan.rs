@@ -1,7 +1,7 @@
 //! `selvedge tune plan`: what would be changed, why, and what it should bring. It changes nothing.
 
 use topology::Topology;
-use topology::plan::{Plan, PlanOptions, applied, plan};
+use topology::plan::{Plan, PlanError, PlanOptions, applied, plan};
 
 use super::see;
 use super::show::Drawing;
@@ -36,6 +36,10 @@ pub(super) fn make(machine: &MachineFlags, wishes: &WishFlags) -> Result<(Topolo
         uses_excluded_queues: wishes.all_queues,
         follows_workers: wishes.follow_workers,
     };
-    let plan = plan(&topology, &options).map_err(Failure::failed)?;
+    let plan = plan(&topology, &options).map_err(|error| match error {
+        PlanError::NothingToPlanFor => Failure::failed(error),
+        // Values of options that this machine does not have.
+        PlanError::NoInterface(..) | PlanError::NoCpu(_) | PlanError::Queues { .. } => Failure::usage(error),
+    })?;
     Ok((topology, plan))
 }

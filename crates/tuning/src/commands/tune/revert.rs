@@ -3,7 +3,7 @@
 use chart::units::plural;
 use schemars::JsonSchema;
 use serde::Serialize;
-use topology::apply::{LiveSettings, Restored, Watch, revert};
+use topology::apply::{JournalError, LiveSettings, Restored, Watch, revert};
 use topology::plan::Step;
 
 use super::apply::journal;
@@ -15,7 +15,10 @@ use crate::report;
 /// Undoes what the journal tells.
 pub(super) fn run(flags: &RevertFlags) -> Result<(), Failure> {
     let path = journal(&flags.journal)?;
-    let restored = revert(&LiveSettings, &path, &mut Unwatched).map_err(Failure::failed)?;
+    let restored = revert(&LiveSettings, &path, &mut Unwatched).map_err(|error| match error {
+        JournalError::None { .. } if flags.journal.journal.is_some() => Failure::usage(error),
+        _ => Failure::failed(error),
+    })?;
     match flags.output.output_format {
         OutputFormat::Json => report::print_json(&Reverted::of(&restored))?,
         OutputFormat::Normal => report::print(text(&restored))?,
