@@ -141,7 +141,7 @@ fn connect(
         kept.map_err(|error| InitiatorError::NotKept { address, reason: error.to_string() })?;
     }
     let association = path.revive(controller.clone(), ana);
-    // Nobody may ask before it is lost again.
+    // No one may ask before it is lost again.
     shared.optional_nvm_commands();
     Ok((controller, namespace, association))
 }

@@ -353,7 +353,7 @@ mod tests {
         assert!(queue.displaced(later(TLS_HANDSHAKE_PATIENCE_MS - 1)).is_none(), "these may be on their way");
         let displaced = queue.displaced(later(TLS_HANDSHAKE_PATIENCE_MS)).map(|asker| asker.command_id);
         assert_eq!(displaced, Some(1), "of the network with the most");
-        // Its connection drops it.
+        // The connection drops it.
         held.remove(0);
         assert_eq!(order(&mut queue), [99]);
         held.push(take(&mut queue, 99, &waits));
