@@ -88,7 +88,7 @@ mod tests {
         let Word::Hello { version, asks_only, .. } = greeting else {
             panic!("{greeting:?} is not a greeting")
         };
-        assert_eq!((version.as_str(), *asks_only), (crate::version::NUMBER, true));
+        assert_eq!((version.as_str(), asks_only), (crate::version::NUMBER, true));
         about
     }
 

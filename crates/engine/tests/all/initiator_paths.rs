@@ -1,12 +1,15 @@
 //! Paths against our own targets over loopback: policies, ANA changes, links that are cut, paths that lead elsewhere, and
 //! what becomes of writes whose answers are lost.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::initiator_fake::controller;
 use crate::paths_lab::{Host, Link, memory, options, read, slow_and_fast, start, write};
-use engine::initiator::{CommandQueues, Ended, InitiatorError, IoPolicy, PathState, Paths};
+use engine::initiator::{CommandQueues, Ended, InitiatorError, IoPolicy, PathOptions, PathState, Paths};
 use engine::target::{AnaGroupConfig, GroupState, Target};
 use nvme::Status;
+use nvme::command::io_opcode;
 use uuid::Uuid;
 
 /// Waits until path `index` is in `state`.
@@ -18,8 +21,7 @@ fn await_state(host: &mut Host, paths: &Paths, index: usize, state: PathState) {
 fn each_policy_spreads_commands_in_its_own_way() {
     let target = start(memory(2));
     for policy in IoPolicy::ALL {
-        let paths =
-            Paths::connect(engine::initiator::PathOptions { policy, ..options(&target.ports()) }).unwrap();
+        let paths = Paths::connect(PathOptions { policy, ..options(&target.ports()) }).unwrap();
         let mut host = Host::new(&paths);
         for user in 0..60 {
             host.submit(read(user, user));
@@ -76,13 +78,34 @@ fn ana_states_are_followed() {
     host.until("the news", |_| paths.status().iter().all(|path| path.ana == "optimized"));
 }
 
+/// The answer to a command may come after the news that its ANA state is over: no event follows then.
+#[test]
+fn a_path_whose_ana_state_is_in_doubt_is_asked_without_an_event() {
+    let has_refused = AtomicBool::new(false);
+    let (address, thread) = controller::controller(2, move |queue_id, entry| {
+        if queue_id == 0 || entry.opcode != io_opcode::READ {
+            return None;
+        }
+        if has_refused.swap(true, Ordering::Relaxed) {
+            return controller::data(&[7]);
+        }
+        Some((Status::ANA_INACCESSIBLE, 0, Vec::new()))
+    });
+    let paths = Paths::connect(PathOptions::new(vec![controller::options(address)], 1)).unwrap();
+    let mut host = Host::new(&paths);
+    assert_eq!(host.read(0)[0], 7);
+    drop(host);
+    drop(paths);
+    thread.join().unwrap();
+}
+
 #[test]
 fn a_cut_link_costs_no_error_and_comes_back() {
     let target = start(memory(2));
     let links: Vec<Link> = target.ports().into_iter().map(Link::to).collect();
     let policy = IoPolicy::RoundRobin;
     let addresses: Vec<_> = links.iter().map(|link| link.address).collect();
-    let paths = Paths::connect(engine::initiator::PathOptions { policy, ..options(&addresses) }).unwrap();
+    let paths = Paths::connect(PathOptions { policy, ..options(&addresses) }).unwrap();
     let mut host = Host::new(&paths);
     let mut stamp = 0u8;
     for round in 0..2 {
