@@ -19,6 +19,7 @@ pub mod namespace_management;
 pub mod reservation;
 pub mod status;
 pub mod tcp;
+mod wire_value;
 
 pub use command::{SglDescriptor, SubmissionEntry};
 pub use completion::CompletionEntry;

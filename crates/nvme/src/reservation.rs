@@ -13,6 +13,7 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::identify::bits::reservation_capabilities;
+use crate::wire_value::from_wire;
 
 /// Type of a reservation: what its holder, the other registrants and everybody else may do (RTYPE,
 /// Base 8.1.22).
@@ -33,6 +34,11 @@ pub enum ReservationType {
     ExclusiveAccessAllRegistrants = 6,
 }
 
+from_wire! {
+    ReservationType: WriteExclusive ExclusiveAccess WriteExclusiveRegistrantsOnly
+        ExclusiveAccessRegistrantsOnly WriteExclusiveAllRegistrants ExclusiveAccessAllRegistrants
+}
+
 impl ReservationType {
     /// Every type there is, in the order of their values.
     pub const ALL: [Self; 6] = [
@@ -43,19 +49,6 @@ impl ReservationType {
         Self::WriteExclusiveAllRegistrants,
         Self::ExclusiveAccessAllRegistrants,
     ];
-
-    /// The type with this value, `None` for a reserved one.
-    pub const fn from_wire(field: u8) -> Option<Self> {
-        match field {
-            1 => Some(Self::WriteExclusive),
-            2 => Some(Self::ExclusiveAccess),
-            3 => Some(Self::WriteExclusiveRegistrantsOnly),
-            4 => Some(Self::ExclusiveAccessRegistrantsOnly),
-            5 => Some(Self::WriteExclusiveAllRegistrants),
-            6 => Some(Self::ExclusiveAccessAllRegistrants),
-            _ => None,
-        }
-    }
 
     /// True if all hosts may still read; if not, hosts that may not write may not read either.
     pub const fn is_write_exclusive(self) -> bool {
@@ -103,17 +96,7 @@ pub enum RegisterAction {
     Replace = 2,
 }
 
-impl RegisterAction {
-    /// The action with this value, `None` for a reserved one.
-    pub const fn from_wire(field: u8) -> Option<Self> {
-        match field {
-            0 => Some(Self::Register),
-            1 => Some(Self::Unregister),
-            2 => Some(Self::Replace),
-            _ => None,
-        }
-    }
-}
+from_wire! { RegisterAction: Register Unregister Replace }
 
 /// Change of the persistence of reservations through power loss by Reservation Register (CPTPL,
 /// Base 7.6).
@@ -129,17 +112,7 @@ pub enum PersistenceChange {
     PersistThroughPowerLoss = 3,
 }
 
-impl PersistenceChange {
-    /// The change with this value, `None` for a reserved one.
-    pub const fn from_wire(field: u8) -> Option<Self> {
-        match field {
-            0 => Some(Self::NoChange),
-            2 => Some(Self::ClearOnPowerLoss),
-            3 => Some(Self::PersistThroughPowerLoss),
-            _ => None,
-        }
-    }
-}
+from_wire! { PersistenceChange: NoChange ClearOnPowerLoss PersistThroughPowerLoss }
 
 /// Action of Reservation Acquire (RACQA, Base 7.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -153,17 +126,7 @@ pub enum AcquireAction {
     PreemptAndAbort = 2,
 }
 
-impl AcquireAction {
-    /// The action with this value, `None` for a reserved one.
-    pub const fn from_wire(field: u8) -> Option<Self> {
-        match field {
-            0 => Some(Self::Acquire),
-            1 => Some(Self::Preempt),
-            2 => Some(Self::PreemptAndAbort),
-            _ => None,
-        }
-    }
-}
+from_wire! { AcquireAction: Acquire Preempt PreemptAndAbort }
 
 /// Action of Reservation Release (RRELA, Base 7.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -175,16 +138,7 @@ pub enum ReleaseAction {
     Clear = 1,
 }
 
-impl ReleaseAction {
-    /// The action with this value, `None` for a reserved one.
-    pub const fn from_wire(field: u8) -> Option<Self> {
-        match field {
-            0 => Some(Self::Release),
-            1 => Some(Self::Clear),
-            _ => None,
-        }
-    }
-}
+from_wire! { ReleaseAction: Release Clear }
 
 /// Data of Reservation Register, 16 bytes (Base 7.6).
 #[derive(

@@ -11,7 +11,7 @@ use crate::config::{nvmet, target_dump, target_file};
 use crate::control::access::AccessFile;
 use crate::control::{audit, openapi};
 use crate::failure::Failure;
-use crate::{fio, state};
+use crate::state;
 
 pub use crate::control::{InProcess, Reply};
 
@@ -97,24 +97,6 @@ pub fn import_ceph_nvmeof(
     };
     let imported = ceph_nvmeof::read(&saved::read(text)?, &choice)?;
     Ok((imported.fabric, imported.losses.iter().map(ToString::to_string).collect()))
-}
-
-/// Reads a job file of fio's: its jobs, printed as fio would read them again.
-///
-/// # Errors
-/// The number of a line, and what is wrong with it.
-pub fn read_fio_job_file(text: &str) -> Result<String, String> {
-    fio::job_file::JobFile::read(text, &|_| None)
-        .map(|file| file.to_string())
-        .map_err(|complaint| complaint.to_string())
-}
-
-/// Reads what `fio --output-format=json` printed: the figures that comparisons need.
-///
-/// # Errors
-/// When it is none.
-pub fn read_fio_json(text: &str) -> Result<Value, String> {
-    serde_json::to_value(fio::json::read(text)?).map_err(|error| error.to_string())
 }
 
 /// The control API's OpenAPI document.

@@ -153,7 +153,7 @@ fn everything_can_be_changed_while_it_is_served() {
     let patched = testbed.done("PATCH", &namespace, &qos);
     assert_eq!(patched["qos"], json!({ "bytes": 1 << 20 }));
     assert_eq!(patched, testbed.done("GET", &namespace, &none));
-    assert_eq!(testbed.refused("PATCH", &namespace, "{\"size\": \"1m\"}").status, 409);
+    assert_eq!(testbed.refused("PATCH", &namespace, r#"{"size": "1m"}"#).status, 409);
     testbed.done("PATCH", &namespace, &json!({ "size": "1m", "shrink": true }));
 
     testbed.done(
@@ -224,50 +224,32 @@ fn a_namespace_without_a_sensible_backend_is_refused_and_nothing_changes() {
             ("POST", &namespaces, "not json", 400, ""),
             ("POST", &namespaces, "{} {}", 422, "backend"),
             ("POST", &namespaces, "[]", 422, ""),
-            ("POST", &namespaces, "{\"nsid\": 2}", 422, "backend"),
-            ("POST", &namespaces, "{\"backend\": \"memory\"}", 422, "backend"),
-            ("POST", &namespaces, "{\"backend\": {\"memory\": {}}}", 422, "size"),
+            ("POST", &namespaces, r#"{"nsid": 2}"#, 422, "backend"),
+            ("POST", &namespaces, r#"{"backend": "memory"}"#, 422, "backend"),
+            ("POST", &namespaces, r#"{"backend": {"memory": {}}}"#, 422, "size"),
             (
                 "POST",
                 &namespaces,
-                "{\"backend\": {\"memory\": {\"size\": 4096}, \"null\": {\"size\": 4096}}}",
+                r#"{"backend": {"memory": {"size": 4096}, "null": {"size": 4096}}}"#,
                 422,
                 "keep one",
             ),
-            ("POST", &namespaces, "{\"backend\": {\"tape\": {\"size\": 1}}}", 422, "tape"),
-            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": -4096}}}", 422, "negative"),
-            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": 0}}}", 422, "whole number"),
-            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": 4097}}}", 422, "whole number"),
-            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": 1.5}}}", 422, "size"),
-            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": \"lots\"}}}", 422, "not a size"),
-            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": \"99999999p\"}}}", 422, "16 EiB"),
-            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": \"16383p\"}}}", 422, "8 EiB"),
-            (
-                "POST",
-                &namespaces,
-                "{\"backend\": {\"memory\": {\"size\": 99999999999999999999}}}",
-                422,
-                "size",
-            ),
-            ("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": \"4096p\"}}}", 507, "memory"),
-            ("POST", &namespaces, "{\"backend\": {\"file\": {\"path\": \"disk.img\"}}}", 422, "absolute"),
-            (
-                "POST",
-                &namespaces,
-                "{\"backend\": {\"file\": {\"path\": \"/nowhere/disk.img\"}}}",
-                422,
-                "/nowhere",
-            ),
-            (
-                "POST",
-                &namespaces,
-                "{\"backend\": {\"block\": {\"path\": \"/dev/null\"}}}",
-                422,
-                "block device",
-            ),
+            ("POST", &namespaces, r#"{"backend": {"tape": {"size": 1}}}"#, 422, "tape"),
+            ("POST", &namespaces, r#"{"backend": {"memory": {"size": -4096}}}"#, 422, "negative"),
+            ("POST", &namespaces, r#"{"backend": {"memory": {"size": 0}}}"#, 422, "whole number"),
+            ("POST", &namespaces, r#"{"backend": {"memory": {"size": 4097}}}"#, 422, "whole number"),
+            ("POST", &namespaces, r#"{"backend": {"memory": {"size": 1.5}}}"#, 422, "size"),
+            ("POST", &namespaces, r#"{"backend": {"memory": {"size": "lots"}}}"#, 422, "not a size"),
+            ("POST", &namespaces, r#"{"backend": {"memory": {"size": "99999999p"}}}"#, 422, "16 EiB"),
+            ("POST", &namespaces, r#"{"backend": {"memory": {"size": "16383p"}}}"#, 422, "8 EiB"),
+            ("POST", &namespaces, r#"{"backend": {"memory": {"size": 99999999999999999999}}}"#, 422, "size"),
+            ("POST", &namespaces, r#"{"backend": {"memory": {"size": "4096p"}}}"#, 507, "memory"),
+            ("POST", &namespaces, r#"{"backend": {"file": {"path": "disk.img"}}}"#, 422, "absolute"),
+            ("POST", &namespaces, r#"{"backend": {"file": {"path": "/nowhere/disk.img"}}}"#, 422, "/nowhere"),
+            ("POST", &namespaces, r#"{"backend": {"block": {"path": "/dev/null"}}}"#, 422, "block device"),
         ],
     );
-    let field = testbed.refused("POST", &namespaces, "{\"backend\": {\"memory\": {\"size\": -1}}}");
+    let field = testbed.refused("POST", &namespaces, r#"{"backend": {"memory": {"size": -1}}}"#);
     assert_eq!(field.json["field"], "backend.memory.size");
 }
 
@@ -275,25 +257,25 @@ fn a_namespace_without_a_sensible_backend_is_refused_and_nothing_changes() {
 fn a_namespace_with_senseless_settings_is_refused_and_nothing_changes() {
     let testbed = Testbed::new();
     let namespaces = format!("/v1/subsystems/{NQN}/namespaces");
-    let with = |fields: &str| format!("{{\"backend\": {{\"null\": {{\"size\": \"1m\"}}}}, {fields}}}");
+    let with = |fields: &str| format!(r#"{{"backend": {{"null": {{"size": "1m"}}}}, {fields}}}"#);
     refuses(
         &testbed,
         &[
-            ("POST", &namespaces, &with("\"nsid\": 1"), 409, "already exists"),
-            ("POST", &namespaces, &with("\"nsid\": 0"), 422, "1 to 4096"),
-            ("POST", &namespaces, &with("\"nsid\": 99999"), 422, "1 to 4096"),
-            ("POST", &namespaces, &with("\"nsid\": -1"), 422, "nsid"),
-            ("POST", &namespaces, &with("\"nsid\": \"2\""), 422, "nsid"),
-            ("POST", &namespaces, &with("\"nsid\": 2, \"nsid\": 3"), 422, "duplicate"),
-            ("POST", &namespaces, &with("\"colour\": \"red\""), 422, "colour"),
-            ("POST", &namespaces, &with("\"block_size\": 1024"), 422, "512 and 4096"),
-            ("POST", &namespaces, &with("\"uuid\": \"x\""), 422, "uuid"),
-            ("POST", &namespaces, &with("\"ana_group\": 0"), 422, "ANA"),
-            ("POST", &namespaces, &with("\"qos\": {\"iops\": 0}"), 422, "limit of 0"),
-            ("POST", &namespaces, &with("\"qos\": {\"iops\": \"fast\"}"), 422, "iops"),
-            ("POST", &namespaces, &with("\"visible\": {\"only\": [\"a,b\"]}"), 422, "comma"),
-            ("POST", &namespaces, &with("\"write_protection\": \"maybe\""), 422, "maybe"),
-            ("POST", "/v1/subsystems/nqn.nowhere/namespaces", &with("\"nsid\": 2"), 404, "nqn.nowhere"),
+            ("POST", &namespaces, &with(r#""nsid": 1"#), 409, "already exists"),
+            ("POST", &namespaces, &with(r#""nsid": 0"#), 422, "1 to 4096"),
+            ("POST", &namespaces, &with(r#""nsid": 99999"#), 422, "1 to 4096"),
+            ("POST", &namespaces, &with(r#""nsid": -1"#), 422, "nsid"),
+            ("POST", &namespaces, &with(r#""nsid": "2""#), 422, "nsid"),
+            ("POST", &namespaces, &with(r#""nsid": 2, "nsid": 3"#), 422, "duplicate"),
+            ("POST", &namespaces, &with(r#""colour": "red""#), 422, "colour"),
+            ("POST", &namespaces, &with(r#""block_size": 1024"#), 422, "512 and 4096"),
+            ("POST", &namespaces, &with(r#""uuid": "x""#), 422, "uuid"),
+            ("POST", &namespaces, &with(r#""ana_group": 0"#), 422, "ANA"),
+            ("POST", &namespaces, &with(r#""qos": {"iops": 0}"#), 422, "limit of 0"),
+            ("POST", &namespaces, &with(r#""qos": {"iops": "fast"}"#), 422, "iops"),
+            ("POST", &namespaces, &with(r#""visible": {"only": ["a,b"]}"#), 422, "comma"),
+            ("POST", &namespaces, &with(r#""write_protection": "maybe""#), 422, "maybe"),
+            ("POST", "/v1/subsystems/nqn.nowhere/namespaces", &with(r#""nsid": 2"#), 404, "nqn.nowhere"),
         ],
     );
 }
@@ -303,31 +285,25 @@ fn bad_changes_of_subsystems_and_namespaces_are_refused_and_change_nothing() {
     let testbed = Testbed::new();
     let namespaces = format!("/v1/subsystems/{NQN}/namespaces");
     let one = format!("{namespaces}/1");
-    let long = format!("{{\"nqn\": \"nqn.{}\"}}", "x".repeat(300));
+    let long = format!(r#"{{"nqn": "nqn.{}"}}"#, "x".repeat(300));
     refuses(
         &testbed,
         &[
-            ("PATCH", &one, "{\"size\": 4096}", 409, "smaller"),
-            ("PATCH", &one, "{\"size\": 1}", 422, "whole number"),
-            ("PATCH", &one, "{\"nsid\": 2}", 422, "nsid"),
+            ("PATCH", &one, r#"{"size": 4096}"#, 409, "smaller"),
+            ("PATCH", &one, r#"{"size": 1}"#, 422, "whole number"),
+            ("PATCH", &one, r#"{"nsid": 2}"#, 422, "nsid"),
             ("PATCH", &format!("{namespaces}/2"), "{}", 404, "has no namespace 2; it has 1"),
             ("DELETE", &format!("{namespaces}/2"), "", 404, "no namespace 2"),
             ("DELETE", &format!("{namespaces}/x"), "", 400, "not a valid nsid"),
             ("DELETE", &format!("{namespaces}/99999999999"), "", 400, "not a valid nsid"),
             ("DELETE", &one, "{}", 400, "no body"),
-            ("POST", "/v1/subsystems", "{\"nqn\": \"nqn.a,nqn.b\"}", 422, "nqn."),
+            ("POST", "/v1/subsystems", r#"{"nqn": "nqn.a,nqn.b"}"#, 422, "nqn."),
             ("POST", "/v1/subsystems", "{\"nqn\": \"nqn.a\\u0000b\"}", 422, "control character"),
             ("POST", "/v1/subsystems", &long, 422, "223"),
-            (
-                "POST",
-                "/v1/subsystems",
-                "{\"nqn\": \"nqn.2014-08.org.nvmexpress.discovery\"}",
-                422,
-                "iscovery",
-            ),
-            ("POST", "/v1/subsystems", &format!("{{\"nqn\": \"{NQN}\"}}"), 409, "already exists"),
-            ("POST", "/v1/subsystems", "{\"nqn\": \"nqn.b\", \"serial\": \"\"}", 422, "20 printable"),
-            ("POST", "/v1/subsystems", "{\"nqn\": \"nqn.b\", \"ports\": [9]}", 422, "port number 9"),
+            ("POST", "/v1/subsystems", r#"{"nqn": "nqn.2014-08.org.nvmexpress.discovery"}"#, 422, "iscovery"),
+            ("POST", "/v1/subsystems", &format!(r#"{{"nqn": "{NQN}"}}"#), 409, "already exists"),
+            ("POST", "/v1/subsystems", r#"{"nqn": "nqn.b", "serial": ""}"#, 422, "20 printable"),
+            ("POST", "/v1/subsystems", r#"{"nqn": "nqn.b", "ports": [9]}"#, 422, "port number 9"),
             ("PATCH", "/v1/subsystems/nqn.nowhere", "{}", 404, "nqn.nowhere"),
             ("DELETE", "/v1/subsystems/nqn.nowhere", "", 404, "nqn.nowhere"),
             ("DELETE", "/v1/subsystems/%ff%fe", "", 400, "UTF-8"),
@@ -340,30 +316,30 @@ fn what_only_an_image_has_is_refused_elsewhere_and_changes_nothing() {
     let testbed = Testbed::new();
     let namespaces = format!("/v1/subsystems/{NQN}/namespaces");
     let of = |part: &str| format!("{namespaces}/1{part}");
-    let image = |fields: &str, more: &str| format!("{{\"backend\": {{\"rbd\": {{{fields}}}}}{more}}}");
-    let new = ", \"create_image\": {\"size\": \"1m\"}";
-    let on_memory = format!("{{\"backend\": {{\"memory\": {{\"size\": \"1m\"}}}}{new}}}");
-    let disk = "\"pool\": \"rbd\", \"image\": \"disk\"";
+    let image = |fields: &str, more: &str| format!(r#"{{"backend": {{"rbd": {{{fields}}}}}{more}}}"#);
+    let new = r#", "create_image": {"size": "1m"}"#;
+    let on_memory = format!(r#"{{"backend": {{"memory": {{"size": "1m"}}}}{new}}}"#);
+    let disk = r#""pool": "rbd", "image": "disk""#;
     // No cluster is asked for the first ones, and for the last there is none.
     refuses(
         &testbed,
         &[
             ("POST", &namespaces, &on_memory, 422, "rbd only"),
-            ("POST", &namespaces, &image("\"pool\": \"rbd\"", ""), 422, "image"),
-            ("POST", &namespaces, &image("\"pool\": \"a/b\", \"image\": \"disk\"", ""), 422, "a/b"),
-            ("POST", &namespaces, &image(&format!("{disk}, \"conf\": \"c\""), ""), 422, "absolute"),
-            ("POST", &namespaces, &image(&format!("{disk}, \"snapshot\": \"s\""), new), 422, "clone it"),
+            ("POST", &namespaces, &image(r#""pool": "rbd""#, ""), 422, "image"),
+            ("POST", &namespaces, &image(r#""pool": "a/b", "image": "disk""#, ""), 422, "a/b"),
+            ("POST", &namespaces, &image(&format!(r#"{disk}, "conf": "c""#), ""), 422, "absolute"),
+            ("POST", &namespaces, &image(&format!(r#"{disk}, "snapshot": "s""#), new), 422, "clone it"),
             ("POST", &namespaces, &image(disk, &new.replace("1m", "1")), 422, "whole number"),
-            ("POST", &namespaces, &image(disk, &format!("{new}, \"nsid\": 1")), 409, "already exists"),
+            ("POST", &namespaces, &image(disk, &format!(r#"{new}, "nsid": 1"#)), 409, "already exists"),
             ("DELETE", &of("?delete_image=true"), "", 409, "not on a Ceph image"),
             ("DELETE", &of("?delete_image=true&trash_image=true"), "", 400, "either"),
             ("GET", &of("/snapshots"), "", 409, "not on a Ceph image"),
-            ("POST", &of("/snapshots"), "{\"name\": \"s\"}", 409, "not on a Ceph image"),
+            ("POST", &of("/snapshots"), r#"{"name": "s"}"#, 409, "not on a Ceph image"),
             ("DELETE", &of("/snapshots/s"), "", 409, "not on a Ceph image"),
-            ("POST", &of("/clone"), "{\"image\": \"copy\"}", 409, "not on a Ceph image"),
+            ("POST", &of("/clone"), r#"{"image": "copy"}"#, 409, "not on a Ceph image"),
             ("POST", &of("/flatten"), "", 409, "not on a Ceph image"),
             ("GET", "/v1/tasks/1", "", 404, "no task 1"),
-            ("POST", &namespaces, &image(&format!("{disk}, \"conf\": \"/nowhere\""), new), 422, ""),
+            ("POST", &namespaces, &image(&format!(r#"{disk}, "conf": "/nowhere""#), new), 422, ""),
         ],
     );
     let whole = json!({ "subsystems": [{ "nqn": "nqn.a", "namespaces": [{
@@ -383,41 +359,41 @@ fn bad_requests_are_refused_and_change_nothing() {
     refuses(
         &testbed,
         &[
-            ("POST", &format!("{subsystem}/hosts"), "{\"nqn\": \"nqn.a nqn.b\"}", 422, "nqn"),
+            ("POST", &format!("{subsystem}/hosts"), r#"{"nqn": "nqn.a nqn.b"}"#, 422, "nqn"),
             ("DELETE", &format!("{subsystem}/hosts/nqn.x"), "", 404, "not on the list"),
-            ("PUT", &format!("{subsystem}/ana-groups/0"), "{\"state\": \"optimized\"}", 404, "1 to"),
+            ("PUT", &format!("{subsystem}/ana-groups/0"), r#"{"state": "optimized"}"#, 404, "1 to"),
             (
                 "PUT",
                 &format!("{subsystem}/ana-groups/9"),
-                "{\"state\": \"optimized\"}",
+                r#"{"state": "optimized"}"#,
                 404,
                 "its only group is 1",
             ),
             ("GET", &format!("{subsystem}/ana-groups/9"), "", 404, "no ANA group 9"),
-            ("PUT", &format!("{subsystem}/ana-groups/1"), "{\"state\": \"best\"}", 422, "best"),
+            ("PUT", &format!("{subsystem}/ana-groups/1"), r#"{"state": "best"}"#, 422, "best"),
             (
                 "PUT",
                 &format!("{subsystem}/ana-groups/1"),
-                "{\"state\": \"change\", \"ports\": {\"7\": \"change\"}}",
+                r#"{"state": "change", "ports": {"7": "change"}}"#,
                 422,
                 "7",
             ),
-            ("POST", "/v1/ports", "{\"address\": \"127.0.0.1:http\"}", 422, "address"),
-            ("POST", "/v1/ports", "{\"address\": \"127.0.0.1:99999\"}", 422, "address"),
-            ("POST", "/v1/ports", "{\"address\": \"192.0.2.1:4420\"}", 422, "192.0.2.1"),
-            ("POST", "/v1/ports", "{\"id\": 1, \"address\": \"127.0.0.1:0\"}", 409, "already exists"),
-            ("POST", "/v1/ports", "{\"id\": 0, \"address\": \"127.0.0.1:0\"}", 422, "begin at 1"),
+            ("POST", "/v1/ports", r#"{"address": "127.0.0.1:http"}"#, 422, "address"),
+            ("POST", "/v1/ports", r#"{"address": "127.0.0.1:99999"}"#, 422, "address"),
+            ("POST", "/v1/ports", r#"{"address": "192.0.2.1:4420"}"#, 422, "192.0.2.1"),
+            ("POST", "/v1/ports", r#"{"id": 1, "address": "127.0.0.1:0"}"#, 409, "already exists"),
+            ("POST", "/v1/ports", r#"{"id": 0, "address": "127.0.0.1:0"}"#, 422, "begin at 1"),
             ("DELETE", "/v1/ports/1", "", 409, "no address would be left"),
             ("DELETE", "/v1/ports/2", "", 404, "no port number 2"),
-            ("POST", "/v1/referrals", "{\"address\": \"\", \"service\": \"8009\"}", 422, "address"),
-            ("POST", "/v1/referrals", "{\"address\": \"::1\", \"service\": \"http\"}", 422, "service"),
+            ("POST", "/v1/referrals", r#"{"address": "", "service": "8009"}"#, 422, "address"),
+            ("POST", "/v1/referrals", r#"{"address": "::1", "service": "http"}"#, 422, "service"),
             ("DELETE", "/v1/referrals/a/1", "", 404, "no referral"),
             ("DELETE", "/v1/controllers/77", "", 404, "no controller 77"),
             ("PUT", "/v1/config", &twice, 409, "no address"),
             (
                 "PUT",
                 "/v1/config",
-                "{\"ports\": [{\"address\": \"127.0.0.1:0\"}], \"subsystem\": []}",
+                r#"{"ports": [{"address": "127.0.0.1:0"}], "subsystem": []}"#,
                 422,
                 "subsystem",
             ),
@@ -575,7 +551,7 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     assert!(kept.contains("nqn.kept"));
     // A folder of the new file's name stands in its way.
     std::fs::create_dir(state.join("state.json.new")).unwrap();
-    let refused = testbed.refused("POST", "/v1/subsystems", "{\"nqn\": \"nqn.lost\"}");
+    let refused = testbed.refused("POST", "/v1/subsystems", r#"{"nqn": "nqn.lost"}"#);
     assert!(
         refused.status == 500 && refused.json.to_string().contains("nothing was changed"),
         "{}",

@@ -81,21 +81,18 @@ pub(super) fn lines(svg: &mut String, top: f64, series: &[Series]) {
         // Where there is a solid and a dashed line, both are shown.
         let apart = if has(Style::Solid) && has(Style::Dashed) { 3.0 } else { 0.0 };
         if has(Style::Solid) || has(Style::Plain) {
-            let _ = write!(svg, "<path class=\"line\" d=\"M0 {:.1}H22\"/>", -apart);
+            let _ = write!(svg, r#"<path class="line" d="M0 {:.1}H22"/>"#, -apart);
         }
         if has(Style::Dashed) {
-            let _ = write!(svg, "<path class=\"line dashed\" d=\"M0 {apart:.1}H22\"/>");
+            let _ = write!(svg, r#"<path class="line dashed" d="M0 {apart:.1}H22"/>"#);
         }
         if !has(Style::Plain) {
             let shape = marker(number, MARKER_RADIUS);
-            let _ = write!(
-                svg,
-                "<path class=\"marker\" transform=\"translate(11 {:.1})\" d=\"{shape}\"/>",
-                -apart
-            );
+            let _ =
+                write!(svg, r#"<path class="marker" transform="translate(11 {:.1})" d="{shape}"/>"#, -apart);
         }
         let shown = escaped(&shown);
-        let _ = writeln!(svg, "<text class=\"name\" x=\"{SAMPLE}\" y=\"4.2\">{shown}</text></g>");
+        let _ = writeln!(svg, r#"<text class="name" x="{SAMPLE}" y="4.2">{shown}</text></g>"#);
     }
     svg.push_str("</g>\n");
 }
@@ -126,7 +123,7 @@ pub(super) fn heat(svg: &mut String, canvas: &Canvas, map: &Heat) {
     for step in 0..heat::STEPS {
         let _ = writeln!(
             svg,
-            "<rect class=\"h{step}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{STEP}\" height=\"12\"/>",
+            r#"<rect class="h{step}" x="{x:.1}" y="{:.1}" width="{STEP}" height="12"/>"#,
             y + 2.0
         );
         x += STEP;

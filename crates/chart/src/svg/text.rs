@@ -13,10 +13,8 @@ pub(super) const TITLE_SIZE: f64 = 16.0;
 /// Adds a text: `anchor` is which end of it is at `x`, `y` its base line.
 pub fn push(svg: &mut String, (x, y): (f64, f64), class: &str, anchor: &str, text: &str) {
     let text = escaped(text);
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\" text-anchor=\"{anchor}\">{text}</text>"
-    );
+    let _ =
+        writeln!(svg, r#"<text x="{x:.1}" y="{y:.1}" class="{class}" text-anchor="{anchor}">{text}</text>"#);
 }
 
 /// About how wide a text is, in pixels: as in DejaVu Sans, which is wider than most.

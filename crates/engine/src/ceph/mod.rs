@@ -36,16 +36,6 @@ pub use object_change::{ObjectChange, Pairs};
 #[cfg(not(feature = "simulation"))]
 pub use real::{NewImage, Snapshot};
 
-/// The versions of librados and librbd, by numbers of their own, which are not Ceph's.
-///
-/// # Errors
-/// When they are not installed.
-#[cfg(not(feature = "simulation"))]
-pub fn library_versions() -> Result<String, CephError> {
-    let (rados, rbd) = real::versions()?;
-    Ok(format!("librados {rados}, librbd {rbd}"))
-}
-
 /// Makes a program do without librados and librbd: uses of them fail with the reason. Call it at
 /// the start, before any use.
 #[cfg(not(feature = "simulation"))]

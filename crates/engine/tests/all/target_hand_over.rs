@@ -29,6 +29,7 @@ use secure_channel::ConfiguredPsk;
 
 use crate::raw_host::{Client, ENGINES, Give, Host, NQN, Options, Random, assert_status, configure, pattern};
 use crate::reservation_party::Party;
+use crate::tls_renewal::{End, await_more};
 use prerequisite::{patience, wait_until};
 
 const TLS_HOST: &str = "nqn.2014-08.org.example:known";
@@ -140,21 +141,6 @@ fn write_until(volume: &Volume, part: u64, is_over: &AtomicBool, count: &AtomicU
         assert!(found == data, "{length} bytes at {offset} come back as others");
         count.fetch_add(1, Ordering::Release);
     }
-}
-
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
-fn await_more(counts: &[AtomicU64], more: u64) {
-    let goals: Vec<u64> = counts.iter().map(|count| count.load(Ordering::Acquire) + more).collect();
-    wait_until("writes go on", || {
-        counts.iter().zip(&goals).all(|(count, goal)| count.load(Ordering::Acquire) >= *goal)
-    });
 }
 
 fn under_load(engine: Engine, rounds: usize, change: impl FnOnce(&mut NamespaceConfig)) {

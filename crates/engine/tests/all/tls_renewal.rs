@@ -129,7 +129,8 @@ fn beside_writers(volumes: &[&Volume], what: impl FnOnce(&[AtomicU64])) {
     });
 }
 
-struct End<'a>(&'a AtomicBool);
+/// Ends writers, also where a test fails.
+pub(crate) struct End<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
@@ -138,7 +139,7 @@ impl Drop for End<'_> {
 }
 
 /// Waits until each volume has done so much more.
-fn await_more(counts: &[AtomicU64], more: u64) {
+pub(crate) fn await_more(counts: &[AtomicU64], more: u64) {
     let goals: Vec<u64> = counts.iter().map(|count| count.load(Ordering::Acquire) + more).collect();
     wait_until("each volume does more", || {
         counts.iter().zip(&goals).all(|(count, goal)| count.load(Ordering::Acquire) >= *goal)

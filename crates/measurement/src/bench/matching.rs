@@ -181,7 +181,7 @@ fn kernel_choice(
 }
 
 /// The address that the system would take to talk to `peer`. Nothing is sent.
-fn own_address(peer: SocketAddr) -> Option<IpAddr> {
+pub(crate) fn own_address(peer: SocketAddr) -> Option<IpAddr> {
     let any: SocketAddr = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().ok()?;
     let socket = UdpSocket::bind(any).ok()?;
     socket.connect(peer).ok()?;

@@ -17,28 +17,7 @@ fn read(text: &str) -> Result<JobFile, Complaint> {
 }
 
 /// A profile that people measure a home network with.
-const HOME_NETWORK: &str = "
-[global]
-bs=4k
-ioengine=libaio
-iodepth=32
-size=1g
-numjobs=16
-direct=1
-refill_buffers=1
-runtime=60
-directory=/mnt
-group_reporting=1
-filename=ssd.test.file
-
-[rand-read]
-rw=randread
-stonewall
-
-[rand-write]
-rw=randwrite
-stonewall
-";
+const HOME_NETWORK: &str = include_str!("home-network.fio");
 
 #[test]
 fn a_profile_as_people_publish_it_is_understood_whole() {

@@ -4,7 +4,7 @@
 use chart::units;
 use serde::{Deserialize, Serialize};
 
-use super::answer;
+use super::answer::{self, capitalized};
 use super::choice::{self, AS_GOOD, Knee, QUEUES_RULE, QueueChoice, knee, knee_points};
 use super::family::{Along, Family, Workload, families, workloads};
 use super::plan::Plan;
@@ -412,11 +412,6 @@ fn beside(fewest: &Summary, other: &Summary) -> Option<String> {
         (mean.ratio - 1.0) * 100.0,
         (other.iops.mean / fewest.iops.mean - 1.0) * 100.0
     ))
-}
-
-fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// Points that could not be measured.

@@ -400,7 +400,8 @@ fn picture_of_blocks(plan: &Plan, all: &[Workload<'_>]) -> Option<Chart> {
     })
 }
 
-fn capitalized(text: &str) -> String {
+/// The text with a capital letter at its beginning.
+pub(super) fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }

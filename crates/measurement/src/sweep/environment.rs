@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
 use topology::{Machine, SocketState};
 
+use crate::bench::matching::own_address;
 use crate::report::document::FactGroup;
 
 /// Settings of the system that decide how TCP carries storage traffic.
@@ -141,14 +142,6 @@ fn settings() -> Vec<(String, String)> {
     let value = |name: &str| read(&format!("/proc/sys/{}", name.replace('.', "/")));
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     SYSCTLS.iter().filter_map(|name| Some(fact(name, words(value(name)?)))).collect()
-}
-
-/// The address that the system would take to talk to `target`. Nothing is sent.
-fn own_address(target: SocketAddr) -> Option<IpAddr> {
-    let any: SocketAddr = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().ok()?;
-    let socket = UdpSocket::bind(any).ok()?;
-    socket.connect(target).ok()?;
-    Some(socket.local_addr().ok()?.ip())
 }
 
 /// True if an address is this machine's own.

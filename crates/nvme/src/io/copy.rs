@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::zero_based;
 use crate::Status;
+use crate::wire_value::from_wire;
 
 /// The most source ranges one Copy command carries (NR is 0's based and 8 bits wide).
 pub const COPY_RANGES_MAX: usize = 256;
@@ -24,16 +25,9 @@ pub enum CopyFormat {
     Format1 = 1,
 }
 
-impl CopyFormat {
-    /// The format with this value, `None` for one that is reserved or copies between namespaces.
-    pub const fn from_wire(field: u8) -> Option<Self> {
-        match field {
-            0 => Some(Self::Format0),
-            1 => Some(Self::Format1),
-            _ => None,
-        }
-    }
+from_wire! { CopyFormat: Format0 Format1 }
 
+impl CopyFormat {
     /// Bytes of one source range.
     pub const fn range_bytes(self) -> usize {
         match self {

@@ -7,6 +7,8 @@ use core::mem::offset_of;
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::wire_value::from_wire;
+
 /// Entries that fit the log page (Base 2.3, TP8028).
 pub const CROSS_RESET_ENTRIES_MAX: usize = 511;
 
@@ -27,17 +29,7 @@ pub enum CrossResetStatus {
     Failed = 2,
 }
 
-impl CrossResetStatus {
-    /// The status with this value, `None` for a reserved one.
-    pub const fn from_wire(field: u8) -> Option<Self> {
-        match field {
-            0 => Some(Self::InProgress),
-            1 => Some(Self::Successful),
-            2 => Some(Self::Failed),
-            _ => None,
-        }
-    }
-}
+from_wire! { CrossResetStatus: InProgress Successful Failed }
 
 /// Bits of a Cross-Controller Reset entry's flags (CCRF, Base 2.3, TP8028).
 pub mod cross_reset_flags {

@@ -6,6 +6,8 @@ use core::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::wire_value::from_wire;
+
 use crate::identify::zeroed_default;
 
 /// Reservation Notification log page, 64 bytes (LID 80h, Base 5.1.12.1).
@@ -44,18 +46,7 @@ pub enum ReservationNotification {
     ReservationPreempted = 3,
 }
 
-impl ReservationNotification {
-    /// The notification with this value, `None` for a reserved one.
-    pub const fn from_wire(field: u8) -> Option<Self> {
-        match field {
-            0 => Some(Self::Empty),
-            1 => Some(Self::RegistrationPreempted),
-            2 => Some(Self::ReservationReleased),
-            3 => Some(Self::ReservationPreempted),
-            _ => None,
-        }
-    }
-}
+from_wire! { ReservationNotification: Empty RegistrationPreempted ReservationReleased ReservationPreempted }
 
 impl ReservationNotificationLog {
     /// A page that reports `kind` of namespace `nsid`, with `available` pages waiting behind it.

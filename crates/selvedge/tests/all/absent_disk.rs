@@ -3,17 +3,17 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::serving::json;
+use crate::serving::{Ended, json, selvedge};
 
 const NQN: &str = "nqn.2026-01.org.example:absent";
 
 /// A target that reads a file, as a service does.
 struct Serving {
-    child: Child,
+    _child: Ended,
     port: String,
     control: String,
 }
@@ -29,17 +29,12 @@ impl Serving {
         let line = lines.next().expect("it starts although a disk is missing").expect("it prints");
         let port = line.strip_prefix("listening on 127.0.0.1:").expect("where it listens comes first");
         let port = port.to_owned();
-        Self { child, port, control }
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        command.args(arguments).stdin(Stdio::null()).output().expect("the program runs")
+        Self { _child: Ended(child), port, control }
     }
 
     /// A namespace as the commands show it.
     fn namespace(&self, nsid: u32) -> Value {
-        let list = self.run(&[
+        let list = selvedge(&[
             "namespace",
             "show",
             NQN,
@@ -65,17 +60,10 @@ impl Serving {
 
     /// Namespaces that a host finds.
     fn namespaces_of_a_host(&self) -> Vec<u64> {
-        let list = json(&self.run(&["list", "-a", "127.0.0.1", "-s", &self.port, "-n", NQN, "-o", "json"]));
+        let list = json(&selvedge(&["list", "-a", "127.0.0.1", "-s", &self.port, "-n", NQN, "-o", "json"]));
         let list = list.as_array().cloned().or_else(|| list["namespaces"].as_array().cloned());
         let list = list.expect("a list of namespaces");
         list.iter().filter_map(|namespace| namespace["nsid"].as_u64()).collect()
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

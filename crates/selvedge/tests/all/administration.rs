@@ -4,26 +4,18 @@
 use prerequisite::{LoopDevice, available, missing};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::serving::{Ended, program, stderr};
+
 const NQN: &str = "nqn.2026-01.io.selvedge:target";
-
-fn selvedge(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 /// A target with a state directory and a control socket in a folder; it is killed when the test is over.
 struct Serving {
-    child: Child,
+    child: Ended,
     control: String,
 }
 
@@ -35,17 +27,17 @@ impl Serving {
             vec!["serve", "--state-dir", state.to_str().expect("UTF-8"), "--control", &control];
         arguments.extend(["--reactors", "1"]);
         arguments.extend(more);
-        let mut child = selvedge(&arguments).stdout(Stdio::piped()).spawn().expect("the program runs");
+        let mut child = program(&arguments).stdout(Stdio::piped()).spawn().expect("the program runs");
         let stdout = child.stdout.take().expect("stdout is a pipe");
         // One line for each address comes before it.
         let mut lines = BufReader::new(stdout).lines().map(|line| line.expect("it prints"));
         let reply = lines.find_map(|line| line.strip_prefix("administered at ").map(str::to_owned));
         assert_eq!(reply.as_deref(), Some(control.as_str()), "it says where it is administered");
-        Self { child, control }
+        Self { child: Ended(child), control }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        selvedge(&[arguments, &["--control", &self.control, "-o", "json"]].concat())
+        program(&[arguments, &["--control", &self.control, "-o", "json"]].concat())
     }
 
     fn try_run(&self, arguments: &[&str]) -> Output {
@@ -61,7 +53,7 @@ impl Serving {
     /// Output for people, with the exit status.
     fn tell(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let command = [arguments, &["--control", &self.control]].concat();
-        let output = selvedge(&command).output().expect("the program runs");
+        let output = program(&command).output().expect("the program runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
         (output.status.code(), text)
     }
@@ -73,13 +65,6 @@ impl Serving {
     fn kill(mut self) {
         self.child.kill().expect("it is there");
         self.child.wait().expect("it ends");
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -159,12 +144,12 @@ fn a_target_is_changed_while_it_serves_and_remembers() {
 
     let config = serving.config();
     let toml =
-        selvedge(&["config", "dump", "--control", &serving.control]).output().expect("the program runs");
+        program(&["config", "dump", "--control", &serving.control]).output().expect("the program runs");
     let path = folder.path().join("target.toml");
     std::fs::write(&path, &toml.stdout).expect("written");
     let path = path.to_str().expect("UTF-8");
     assert_eq!(serving.run(&["config", "diff", path])["changes"], json!([]));
-    let checked = selvedge(&["config", "check", path, "-o", "json"]).output().expect("the program runs");
+    let checked = program(&["config", "check", path, "-o", "json"]).output().expect("the program runs");
     assert_eq!(serde_json::from_slice::<Value>(&checked.stdout).expect("JSON"), config);
 
     // Another target may take neither its state nor its socket.
@@ -172,7 +157,7 @@ fn a_target_is_changed_while_it_serves_and_remembers() {
     let state = state.to_str().expect("UTF-8");
     for more in [["--state-dir", state], ["--control", &serving.control]] {
         let arguments = [&["serve", "-s", "0", "-n", NQN, "--namespace", "memory:1m"][..], &more].concat();
-        let output = selvedge(&arguments).output().expect("the program runs");
+        let output = program(&arguments).output().expect("the program runs");
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     }
 
@@ -341,7 +326,7 @@ fn a_file_is_valid_although_disks_are_absent_which_are_reported() {
     let reported = |text: &str| {
         std::fs::write(&path, text).expect("written");
         let output =
-            selvedge(&["config", "check", path.to_str().expect("UTF-8")]).output().expect("the program runs");
+            program(&["config", "check", path.to_str().expect("UTF-8")]).output().expect("the program runs");
         assert_eq!(output.status.code(), Some(0));
         stderr(&output).lines().map(str::to_owned).collect::<Vec<_>>()
     };
@@ -395,7 +380,7 @@ fn a_namespace_that_cannot_be_synchronized_is_shown_and_reopened() {
     let writes = || {
         let arguments = ["bench", "-a", "127.0.0.1", "-s", port, "-n", NQN, "--rw", "write", "--size", "8m"];
         let more = ["--bs", "64k", "--fsync", "128", "--runtime", "2", "--destroy-data"];
-        selvedge(&[&arguments[..], &more].concat()).output().expect("the program runs")
+        program(&[&arguments[..], &more].concat()).output().expect("the program runs")
     };
     let output = writes();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -405,7 +390,7 @@ fn a_namespace_that_cannot_be_synchronized_is_shown_and_reopened() {
     disk.take_room(true);
     let arguments = ["bench", "-a", "127.0.0.1", "-s", port, "-n", NQN, "--rw", "write", "--offset", "8m"];
     let more = ["--size", "8m", "--bs", "64k", "--fsync", "128", "--runtime", "5", "--destroy-data"];
-    let output = selvedge(&[&arguments[..], &more].concat()).output().expect("the program runs");
+    let output = program(&[&arguments[..], &more].concat()).output().expect("the program runs");
     assert_ne!(output.status.code(), Some(0), "a Flush fails");
     disk.take_room(false);
     assert_ne!(writes().status.code(), Some(0), "nothing is written, though the disk is well again");
@@ -414,7 +399,7 @@ fn a_namespace_that_cannot_be_synchronized_is_shown_and_reopened() {
     let reason = failed["reason"].as_str().expect("a reason");
     assert!(reason.contains("fdatasync failed") && reason.contains(&image), "{reason}");
     let reply = |arguments: &[&str]| {
-        let output = selvedge(&[arguments, &["--control", &serving.control]].concat()).output();
+        let output = program(&[arguments, &["--control", &serving.control]].concat()).output();
         String::from_utf8(output.expect("the program runs").stdout).expect("UTF-8")
     };
     assert!(reply(&["status"]).contains(&format!("namespace 1 of {NQN} is failed: {reason}")));

@@ -4,23 +4,13 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::other_process::with_default_hangup;
-use crate::serving::{NQN, stderr};
-
-/// A process that is killed when the test is over.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use crate::serving::{Ended, NQN, stderr};
 
 pub(crate) fn program(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
@@ -31,11 +21,11 @@ pub(crate) fn program(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 /// A target with two namespaces, and its port.
-pub(crate) fn target(folder: &Path) -> (Running, String) {
+pub(crate) fn target(folder: &Path) -> (Ended, String) {
     let words = ["serve", "-s", "0", "-n", NQN, "--control", "none", "--reactors", "1"];
     let mut command = program(folder, &words);
     command.args(["--namespace", "memory:1m", "--namespace", "memory:2m"]).stdout(Stdio::piped());
-    let mut target = Running(command.spawn().expect("the program runs"));
+    let mut target = Ended(command.spawn().expect("the program runs"));
     let mut lines = BufReader::new(target.0.stdout.take().expect("a pipe")).lines();
     let first = lines.next().expect("it says where it listens").expect("text");
     (target, first.rsplit_once(':').expect("a port").1.to_owned())
@@ -45,14 +35,14 @@ pub(crate) fn arguments<'a>(port: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["attach", "-a", "127.0.0.1", "-s", port, "-n", NQN][..], more].concat()
 }
 
-fn attach(folder: &Path, port: &str, more: &[&str]) -> (Running, Value) {
+fn attach(folder: &Path, port: &str, more: &[&str]) -> (Ended, Value) {
     attached(&mut program(folder, &arguments(port, more)))
 }
 
 /// The process, and what it says once clients can connect.
-pub(crate) fn attached(command: &mut Command) -> (Running, Value) {
+pub(crate) fn attached(command: &mut Command) -> (Ended, Value) {
     let mut attached =
-        Running(command.args(["-o", "json"]).stdout(Stdio::piped()).spawn().expect("the program runs"));
+        Ended(command.args(["-o", "json"]).stdout(Stdio::piped()).spawn().expect("the program runs"));
     let mut text = String::new();
     for line in BufReader::new(attached.0.stdout.take().expect("a pipe")).lines() {
         text += &line.expect("text");
@@ -86,7 +76,7 @@ fn refused(folder: &Path, port: &str, more: &[&str]) -> Output {
 }
 
 /// Ends it, and says with which status it did.
-pub(crate) fn end(mut attached: Running, signal: Signal) -> Option<i32> {
+pub(crate) fn end(mut attached: Ended, signal: Signal) -> Option<i32> {
     kill_process(Pid::from_child(&attached.0), signal).expect("it runs");
     attached.0.wait().expect("it ends").code()
 }
@@ -158,7 +148,7 @@ fn sockets_for_virtual_machines_are_their_owners_and_go_at_the_end() {
 }
 
 /// Values of a field in the status of each thread (proc_pid_status(5)).
-fn of_each_thread(process: &Running, field: &str) -> Vec<String> {
+fn of_each_thread(process: &Ended, field: &str) -> Vec<String> {
     let folder = format!("/proc/{}/task", process.0.id());
     let threads = std::fs::read_dir(folder).expect("it runs").map(|thread| thread.expect("a thread").path());
     let status = threads.map(|thread| std::fs::read_to_string(thread.join("status")).expect("it runs"));
@@ -325,7 +315,7 @@ fn a_socket_has_the_namespace_s_name_by_default() {
     let (_target, port) = target(folder.path());
     let mut command = program(folder.path(), &arguments(&port, &["-o", "json", "--nbd"]));
     command.env("RUNTIME_DIRECTORY", folder.path()).stdout(Stdio::piped());
-    let mut attached = Running(command.spawn().expect("the program runs"));
+    let mut attached = Ended(command.spawn().expect("the program runs"));
     let mut text = String::new();
     let lines = BufReader::new(attached.0.stdout.take().expect("a pipe")).lines();
     let report: Value = lines

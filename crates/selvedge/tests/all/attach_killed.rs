@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use prerequisite::{patience, wait_until};
 use rustix::process::Signal;
 
-use crate::attach::{Running, end, program};
-use crate::serving::{NQN, Serving};
+use crate::attach::{end, program};
+use crate::serving::{Ended, NQN, Serving};
 
 const BLOCK: usize = 4096;
 /// Time for which the slow target delays writes.
@@ -76,7 +76,7 @@ impl Client {
 
 /// An `attach` that is ready, and its socket.
 struct Attached {
-    process: Running,
+    process: Ended,
     socket: PathBuf,
 }
 
@@ -86,7 +86,7 @@ impl Attached {
         let words = ["attach", "-a", "127.0.0.1", "-s", &target.port, "-n", NQN, "--nbd", "unix:disk.nbd"];
         let mut command = program(folder, &[&words[..], more].concat());
         command.env("RUNTIME_DIRECTORY", runtime).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = Running(command.spawn().expect("the program runs"));
+        let mut process = Ended(command.spawn().expect("the program runs"));
         let lines = BufReader::new(process.0.stdout.take().expect("a pipe")).lines();
         let is_ready = lines.map_while(Result::ok).any(|line| line.starts_with("nbd+unix"));
         assert!(is_ready, "it ended with {:?}", process.0.wait());
@@ -202,7 +202,7 @@ fn a_file_that_cannot_be_read_is_said_in_a_line_and_one_of_a_living_process_is_l
     let attach = |more: &[&str]| {
         let mut command = program(folder.path(), &[&words, more].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = Running(command.spawn().expect("the program runs"));
+        let mut process = Ended(command.spawn().expect("the program runs"));
         let lines = BufReader::new(process.0.stdout.take().expect("a pipe")).lines();
         assert!(lines.map_while(Result::ok).any(|line| line.starts_with("vhost-user")));
         Attached { process, socket: folder.path().join("a.vhost") }

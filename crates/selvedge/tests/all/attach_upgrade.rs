@@ -13,18 +13,18 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::attach::{Running, arguments, attached, metrics, program, target};
+use crate::attach::{arguments, attached, metrics, program, target};
 use crate::attach_killed::Client;
 use crate::other_process::{lives, signal};
 use crate::raw_host::Random;
-use crate::serving::{json, stderr};
+use crate::serving::{Ended, json, stderr};
 
 /// A target, and a process with disks that is followed by others, whose last one is gone when the test is over.
 struct Testbed {
     folder: TempDir,
-    _target: Running,
+    _target: Ended,
     port: String,
-    first: Running,
+    first: Ended,
     process: u32,
 }
 
@@ -168,7 +168,7 @@ fn disks_of_a_file_go_on_together() {
     std::fs::write(&file, table(1) + &table(2)).expect("a file");
     let log = File::create(folder.path().join("log")).expect("a file");
     let mut command = program(folder.path(), &["attach", "serve", "-c", "attach.toml"]);
-    let first = Running(command.stdout(Stdio::null()).stderr(log).spawn().expect("the program runs"));
+    let first = Ended(command.stdout(Stdio::null()).stderr(log).spawn().expect("the program runs"));
     let sockets = ["1.nbd", "2.nbd"].map(|name| folder.path().join(name));
     wait_until("it serves", || sockets.iter().all(|socket| UnixStream::connect(socket).is_ok()));
     let mut clients = sockets.each_ref().map(|socket| Client::connect(socket));

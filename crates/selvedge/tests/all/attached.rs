@@ -12,14 +12,14 @@ use std::thread;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::attach::{Running, arguments, attached, end, program, target};
-use crate::serving::{NQN, stderr};
+use crate::attach::{arguments, attached, end, program, target};
+use crate::serving::{Ended, NQN, stderr};
 
 /// A runtime directory of the test's own, and a target behind it.
 struct World {
     folder: tempfile::TempDir,
     port: String,
-    _target: Running,
+    _target: Ended,
 }
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
         self.folder.path().join(name)
     }
 
-    fn attach(&self, more: &[&str]) -> Running {
+    fn attach(&self, more: &[&str]) -> Ended {
         let mut command = program(self.folder.path(), &arguments(&self.port, more));
         attached(command.env("RUNTIME_DIRECTORY", self.folder.path())).0
     }
@@ -121,9 +121,9 @@ fn one_of_two_that_attach_at_once_gets_the_disk() {
             let place = format!("unix:{name}");
             let mut command = program(world.folder.path(), &arguments(&world.port, &["--nbd", &place]));
             command.stdout(Stdio::null()).stderr(Stdio::piped());
-            (Running(command.spawn().expect("the program runs")), world.place(name))
+            (Ended(command.spawn().expect("the program runs")), world.place(name))
         });
-        let has_ended = |one: &mut Running| one.0.try_wait().expect("it can be asked").is_some();
+        let has_ended = |one: &mut Ended| one.0.try_wait().expect("it can be asked").is_some();
         prerequisite::wait_until("one is refused", || both.iter_mut().any(|(one, _)| has_ended(one)));
         let refused = usize::from(has_ended(&mut both[1].0));
         let mut said = String::new();
@@ -147,7 +147,7 @@ fn no_client_is_greeted_before_the_disk_is_the_process_s() {
     let lock = File::open(&folder).expect("the folder");
     lock.lock().expect("it is free");
     let mut command = program(world.folder.path(), &arguments(&world.port, &["--nbd", "unix:a.nbd"]));
-    let attached = Running(command.stdout(Stdio::null()).spawn().expect("the program runs"));
+    let attached = Ended(command.stdout(Stdio::null()).spawn().expect("the program runs"));
     let socket = world.path("a.nbd");
     let mut client = prerequisite::wait_for("it listens", || UnixStream::connect(&socket).ok());
     let has_record = thread::spawn({
@@ -204,7 +204,7 @@ fn the_disks_of_a_file_are_one_process_s() {
     // It goes on to print what it serves, and needs an open output for it.
     let said = std::fs::File::create(world.path("said")).expect("a file");
     command.env("RUNTIME_DIRECTORY", world.folder.path()).stdout(said);
-    let mut served = Running(command.spawn().expect("the program runs"));
+    let mut served = Ended(command.spawn().expect("the program runs"));
     let pid = u64::from(served.0.id());
     let all = ["a.nbd", "b.vhost", "c.vhost"].map(|name| (world.place(name), "attached".to_owned(), pid));
     prerequisite::wait_until("all are attached", || {

@@ -3,27 +3,15 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::serving::{Ended, program, selvedge, stderr};
+
 const NQN: &str = "nqn.2026-01.io.selvedge:target";
-
-fn selvedge(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    selvedge(arguments).output().expect("the program runs")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
@@ -33,19 +21,19 @@ fn json(output: &Output) -> Value {
 
 /// A target, killed when the test is over however it ends.
 struct Serving {
-    child: Child,
+    child: Ended,
     port: String,
 }
 
 impl Serving {
     fn start(namespace: &str, port: &str) -> Self {
         let arguments = ["serve", "-s", port, "-n", NQN, "--namespace", namespace, "--reactors", "1"];
-        let mut child = selvedge(&arguments).stdout(Stdio::piped()).spawn().expect("the program runs");
+        let mut child = program(&arguments).stdout(Stdio::piped()).spawn().expect("the program runs");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("stdout is a pipe");
         BufReader::new(stdout).read_line(&mut line).expect("it prints where it listens");
         let port = line.trim().strip_prefix("listening on 127.0.0.1:").expect("where it listens comes first");
-        Self { port: port.to_owned(), child }
+        Self { port: port.to_owned(), child: Ended(child) }
     }
 
     fn signal(&self, signal: Signal) {
@@ -56,13 +44,6 @@ impl Serving {
         let mut arguments = vec!["bench", "-a", "127.0.0.1", "-s", &self.port, "-n", NQN, "-o", "json"];
         arguments.extend(more);
         arguments
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -79,12 +60,12 @@ fn wrong_usage_is_status_2_and_failure_is_status_1() {
         &["namespace", "add", NQN, "memory:1m", "--nsid", "7"],
         &["bogus"],
     ] {
-        let output = run(arguments);
+        let output = selvedge(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         assert!(!output.stderr.is_empty());
     }
     // Nothing listens on port 1 of this machine.
-    let output = run(&["discover", "-a", "127.0.0.1", "-s", "1"]);
+    let output = selvedge(&["discover", "-a", "127.0.0.1", "-s", "1"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stderr(&output).lines().count(), 1, "a failure is one line: {}", stderr(&output));
 }
@@ -102,7 +83,7 @@ fn a_number_is_named_where_a_text_is_not_one() {
             "not a whole number",
         ),
     ] {
-        let output = run(arguments);
+        let output = selvedge(arguments);
         let text = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
         assert!(text.contains(expected) && !text.contains("string"), "{arguments:?}: {text}");
@@ -123,12 +104,12 @@ fn an_image_of_a_cluster_without_configuration_or_libraries_is_refused() {
 #[test]
 fn a_target_is_found_used_and_ended() {
     let serving = Serving::start("memory:16m", "0");
-    let list = json(&run(&["list", "-a", "127.0.0.1", "-s", &serving.port, "-o", "json"]));
+    let list = json(&selvedge(&["list", "-a", "127.0.0.1", "-s", &serving.port, "-o", "json"]));
     assert_eq!(list["namespaces"][0]["nqn"], NQN);
     assert_eq!(list["namespaces"][0]["size"], 16 << 20);
-    let log = json(&run(&["discover", "-a", "127.0.0.1", "-s", &serving.port, "-o", "json"]));
+    let log = json(&selvedge(&["discover", "-a", "127.0.0.1", "-s", &serving.port, "-o", "json"]));
     assert!(log["records"].as_array().unwrap().iter().any(|record| record["subnqn"] == NQN));
-    let identity = json(&run(&[
+    let identity = json(&selvedge(&[
         "identify",
         "-a",
         "127.0.0.1",
@@ -143,7 +124,8 @@ fn a_target_is_found_used_and_ended() {
     ]));
     assert_eq!(identity["namespaces"][0]["block_size"], 4096);
 
-    let output = run(&serving.bench(&["--rw", "randwrite", "--numjobs", "3", "--iodepth", "8", "--verify"]));
+    let output =
+        selvedge(&serving.bench(&["--rw", "randwrite", "--numjobs", "3", "--iodepth", "8", "--verify"]));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report = json(&output);
     assert_eq!(report["write"]["ios"], 4096);
@@ -151,15 +133,15 @@ fn a_target_is_found_used_and_ended() {
     assert_eq!(report["verify"]["blocks_wrong"], 0);
     // Another run knows the blocks by their stamps, and misses them in what was overwritten.
     let check = ["--rw", "read", "--bs", "64k", "--iodepth", "4", "--verify"];
-    assert_eq!(run(&serving.bench(&check)).status.code(), Some(0));
+    assert_eq!(selvedge(&serving.bench(&check)).status.code(), Some(0));
     // The command lacks the permission to overwrite data.
     let write = serving.bench(&["--rw", "write", "--size", "4k"]);
-    let refused = run(&write);
+    let refused = selvedge(&write);
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("--destroy-data"), "{}", stderr(&refused));
-    assert_eq!(run(&serving.bench(&check)).status.code(), Some(0), "nothing was written");
-    assert_eq!(run(&[&write[..], &["--destroy-data"]].concat()).status.code(), Some(0));
-    let output = run(&serving.bench(&check));
+    assert_eq!(selvedge(&serving.bench(&check)).status.code(), Some(0), "nothing was written");
+    assert_eq!(selvedge(&[&write[..], &["--destroy-data"]].concat()).status.code(), Some(0));
+    let output = selvedge(&serving.bench(&check));
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("wrong data at offset 0"), "{}", stderr(&output));
 
@@ -177,7 +159,7 @@ fn survives_kill(folder: &Path, round: u32, namespace: &str, delay: Duration) ->
     let workload =
         ["--rw", "randwrite", "--size", "4m", "--runtime", "60", "--iodepth", "8", "--numjobs", "2"];
     let arguments = [&workload[..], &["--fsync", "16", "--verify-state", state, "--destroy-data"]].concat();
-    let mut bench = selvedge(&serving.bench(&arguments));
+    let mut bench = program(&serving.bench(&arguments));
     let mut bench = bench.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
     // A few dozen lines are a few dozen completed flushes.
     let lines = || std::fs::read(state).map_or(0, |text| text.iter().filter(|byte| **byte == b'\n').count());
@@ -188,7 +170,7 @@ fn survives_kill(folder: &Path, round: u32, namespace: &str, delay: Duration) ->
     assert_eq!(status.code(), Some(1));
     drop(serving);
     let serving = Serving::start(namespace, "0");
-    let output = run(&serving.bench(&["--verify-only", "--verify-state", state, "--iodepth", "8"]));
+    let output = selvedge(&serving.bench(&["--verify-only", "--verify-state", state, "--iodepth", "8"]));
     let report = json(&output);
     (output, report["blocks_flushed"].as_u64().expect("a number"))
 }

@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use crate::serving::{json, stderr};
+use crate::serving::{Ended, json, stderr};
 use prerequisite::{free_address, missing};
 
 const NQN: &str = "nqn.2026-01.org.example:confined";
@@ -19,7 +19,7 @@ const OF_ROOT: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 10 | 1 << 14;
 
 /// A target with a control socket, gone when the test is over.
 struct Serving {
-    child: Child,
+    child: Ended,
     port: String,
     control: String,
 }
@@ -54,7 +54,7 @@ impl Serving {
         // It says where it is administered when that is so.
         lines.next().expect("it goes on").expect("it prints where it is administered");
         let control = format!("unix:{}", folder.join("control/control.sock").display());
-        Self { port: port.to_owned(), child, control }
+        Self { port: port.to_owned(), child: Ended(child), control }
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
@@ -101,13 +101,6 @@ impl Serving {
         command.args(["--rw=randwrite", "--bs=4k", "--iodepth=8", "--size=1m", "--verify", "--destroy-data"]);
         let output = command.stdin(Stdio::null()).output().expect("the program runs");
         assert!(output.status.success(), "{}", stderr(&output));
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -5,7 +5,9 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+
+use crate::serving::Ended;
 
 /// A user without a folder for sockets.
 const UNPRIVILEGED: u32 = 65_534;
@@ -23,7 +25,7 @@ fn selvedge() -> &'static Path {
 
 /// A target, killed when the test is over.
 struct Serving {
-    child: Child,
+    child: Ended,
     /// Output until all that it serves was printed.
     printed: String,
     errors: PathBuf,
@@ -48,7 +50,7 @@ impl Serving {
                 break;
             }
         }
-        Self { child, printed, errors }
+        Self { child: Ended(child), printed, errors }
     }
 
     fn errors(&self) -> String {
@@ -59,13 +61,6 @@ impl Serving {
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.errors()
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

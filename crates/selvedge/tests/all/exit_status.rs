@@ -3,22 +3,12 @@
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::other_process::with_default_hangup;
-use crate::serving::{Serving, stderr};
-
-fn selvedge(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    selvedge(arguments).output().expect("the program runs")
-}
+use crate::serving::{Serving, program, selvedge, stderr};
 
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("it is there");
@@ -55,11 +45,11 @@ fn await_handler(child: &Child) {
 fn a_look_that_is_cut_short_is_not_a_success() {
     let folder = tempfile::tempdir().expect("a folder");
     let control = format!("unix:{}", folder.path().join("control.sock").display());
-    let mut target = selvedge(&["serve", "-s", "0", "--control", &control, "--namespace", "memory:1m"]);
+    let mut target = program(&["serve", "-s", "0", "--control", &control, "--namespace", "memory:1m"]);
     let mut target = target.stdout(Stdio::piped()).spawn().expect("the program runs");
     let mut lines = BufReader::new(target.stdout.take().expect("a pipe")).lines();
     assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("administered at"))));
-    let mut top = selvedge(&["top", "--once", "--interval", "3600", "--control", &control]);
+    let mut top = program(&["top", "--once", "--interval", "3600", "--control", &control]);
     let top = top.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
     await_handler(&top);
     signal(&top, Signal::INT);
@@ -97,7 +87,7 @@ fn a_closed_terminal_ends_a_target_in_order() {
 
     let mut target = target_without_terminal(&control, true);
     signal(&target, Signal::HUP);
-    let status = run(&["status", "--control", &format!("unix:{}", control.display())]);
+    let status = selvedge(&["status", "--control", &format!("unix:{}", control.display())]);
     assert_eq!(status.status.code(), Some(0), "nohup keeps it: {}", stderr(&status));
     signal(&target, Signal::TERM);
     assert_eq!(target.wait().expect("it ends").code(), Some(0));
@@ -134,7 +124,7 @@ fn usage_errors_and_failures_have_different_statuses() {
         &["attach", "upgrade", "--program", missing],
         &["sweep", "--resume", damaged],
     ] {
-        let output = run(arguments);
+        let output = selvedge(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
     }
     // A changed log is what `audit verify` looks for.
@@ -147,7 +137,7 @@ fn usage_errors_and_failures_have_different_statuses() {
         &["tune", "advise", "-a", "no-such-name.invalid"],
         &["serve", "-a", "no-such-name.invalid", "--namespace", "memory:1m"],
     ] {
-        let output = run(arguments);
+        let output = selvedge(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", stderr(&output));
         assert!(stderr(&output).contains("no-such-name.invalid"), "{arguments:?}: {}", stderr(&output));
     }
@@ -157,14 +147,14 @@ fn usage_errors_and_failures_have_different_statuses() {
 fn what_cannot_be_printed_is_a_failure() {
     for arguments in [&["--version"][..], &["--help"], &["bench", "--help"], &["openapi"]] {
         let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
-        let output = selvedge(arguments).stdout(full).stderr(Stdio::piped()).output().expect("it runs");
+        let output = program(arguments).stdout(full).stderr(Stdio::piped()).output().expect("it runs");
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(
             stderr(&output).contains("the results cannot be printed"),
             "{arguments:?}: {}",
             stderr(&output)
         );
-        assert_eq!(run(arguments).status.code(), Some(0), "{arguments:?}");
+        assert_eq!(selvedge(arguments).status.code(), Some(0), "{arguments:?}");
     }
 }
 
@@ -173,7 +163,7 @@ fn a_demo_leaves_nothing_behind_however_it_ends() {
     let is_empty = |folder: &Path| std::fs::read_dir(folder).expect("a folder").next().is_none();
     for (by, status) in [(Signal::INT, Some(130)), (Signal::KILL, None)] {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut demo = selvedge(&["demo"]);
+        let mut demo = program(&["demo"]);
         demo.env("TMPDIR", folder.path()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut demo = demo.spawn().expect("the program runs");
         let mut lines = BufReader::new(demo.stdout.take().expect("a pipe")).lines();

@@ -3,16 +3,18 @@
 //! has a pool `rbd`, and says so where not. What hosts notice is the lab's.
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use prerequisite::{wait_for, wait_until};
 use serde_json::{Value, json};
 
+use crate::serving::Ended;
+
 const NQN: &str = "nqn.2026-01.io.selvedge:gateways";
 
 struct Gateway {
-    child: Child,
+    child: Ended,
     control: String,
 }
 
@@ -23,7 +25,7 @@ impl Gateway {
         command.args(["serve", "-s", "0", "--reactors", "1", "--gateway-group", group]);
         command.args(["--gateway-name", name, "--control", &control]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("the program runs");
-        Self { child, control }
+        Self { child: Ended(child), control }
     }
 
     fn ask(&self, arguments: &[&str]) -> Output {
@@ -72,13 +74,6 @@ impl Gateway {
         let sent = Command::new("kill").args([signal, &pid]).status().expect("kill runs");
         assert!(sent.success());
         self.child.wait().expect("it ends").code()
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

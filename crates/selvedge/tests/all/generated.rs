@@ -3,9 +3,9 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::serving::listed_commands;
+use crate::serving::{Ended, listed_commands};
 
 const NQN: &str = "nqn.2026-01.org.example:completed";
 
@@ -72,25 +72,14 @@ fn every_command_has_a_page_with_an_example() {
 }
 
 /// A target whose control socket is where the commands look for it.
-struct Serving(Child);
-
-impl Serving {
-    fn start(folder: &Path) -> Self {
-        let mut command = selvedge();
-        command.env("XDG_RUNTIME_DIR", folder).env("RUNTIME_DIRECTORY", folder);
-        command.args(["serve", "-s", "0", "-n", NQN, "--reactors", "1", "--namespace", "null:1m,nsid=77"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program runs");
-        let lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line.contains(" null ")));
-        Self(child)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn serve(folder: &Path) -> Ended {
+    let mut command = selvedge();
+    command.env("XDG_RUNTIME_DIR", folder).env("RUNTIME_DIRECTORY", folder);
+    command.args(["serve", "-s", "0", "-n", NQN, "--reactors", "1", "--namespace", "null:1m,nsid=77"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the program runs");
+    let lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains(" null ")));
+    Ended(child)
 }
 
 /// Completions of the last of these words in a shell.
@@ -113,7 +102,7 @@ fn a_shell_is_offered_what_runs() {
     let folder = tempfile::tempdir().expect("a folder");
     assert_eq!(completed(folder.path(), &["selvedge", "namespace", "show", "nqn"]), "", "nothing runs yet");
     assert!(completed(folder.path(), &["selvedge", "namesp"]).contains("namespace"));
-    let _serving = Serving::start(folder.path());
+    let _serving = serve(folder.path());
     assert!(completed(folder.path(), &["selvedge", "namespace", "show", "nqn.2026"]).contains(NQN));
     assert_eq!(completed(folder.path(), &["selvedge", "namespace", "show", "nqn.2027"]), "");
     assert!(completed(folder.path(), &["selvedge", "namespace", "show", NQN, ""]).contains("77"));

@@ -3,19 +3,14 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::thread::JoinHandle;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::serving::{NQN, Serving, stderr};
+use crate::serving::{NQN, Serving, selvedge, stderr};
 
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427";
-
-fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("the program runs")
-}
 
 /// Checks that the command failed without a result, and that its one line has all of these words.
 fn fails_with(output: &Output, words: &[&str]) {
@@ -33,12 +28,12 @@ fn a_namespace_that_is_not_there_is_named_beside_those_that_are() {
     let serving = Serving::start_with("memory:1m", &["--namespace", "memory:1m,nsid=5"]);
     let at = ["-a", "127.0.0.1", "-s", &serving.port, "-n", NQN, "--nsid"];
     let said = ["there is no namespace 77 at 127.0.0.1:", "there are 1, 5"];
-    fails_with(&run(&[&["identify"], &at[..], &["77"]].concat()), &said);
-    fails_with(&run(&[&["bench"], &at[..], &["77", "--rw", "read"]].concat()), &said);
+    fails_with(&selvedge(&[&["identify"], &at[..], &["77"]].concat()), &said);
+    fails_with(&selvedge(&[&["bench"], &at[..], &["77", "--rw", "read"]].concat()), &said);
     // A number that no namespace can have there is refused by a status instead.
-    let beyond = run(&[&["identify"], &at[..], &["4000000000"]].concat());
+    let beyond = selvedge(&[&["identify"], &at[..], &["4000000000"]].concat());
     fails_with(&beyond, &["there is no namespace 4000000000 at 127.0.0.1:", "there are 1, 5"]);
-    let output = run(&[&["identify"], &at[..], &["5"]].concat());
+    let output = selvedge(&[&["identify"], &at[..], &["5"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
@@ -46,11 +41,11 @@ fn a_namespace_that_is_not_there_is_named_beside_those_that_are() {
 fn a_host_that_may_not_connect_learns_its_own_name() {
     let serving = Serving::start_with("memory:1m", &["--allow-host", HOST]);
     let list = ["list", "-a", "127.0.0.1", "-s", &serving.port];
-    assert_eq!(run(&[&list[..], &["-q", HOST]].concat()).status.code(), Some(0));
+    assert_eq!(selvedge(&[&list[..], &["-q", HOST]].concat()).status.code(), Some(0));
     let other = HOST.replace("a427", "a428");
     let said = ["lets this host in", &*other];
-    fails_with(&run(&[&list[..], &["-q", &*other]].concat()), &said);
-    fails_with(&run(&[&list[..], &["-o", "json", "-q", &*other]].concat()), &said);
+    fails_with(&selvedge(&[&list[..], &["-q", &*other]].concat()), &said);
+    fails_with(&selvedge(&[&list[..], &["-o", "json", "-q", &*other]].concat()), &said);
 }
 
 /// A server that answers the first that it hears with `answer`, and hangs up.
@@ -71,7 +66,7 @@ fn a_port_of_something_else_is_asked_about() {
         [&b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"[..], b"SSH-2.0-OpenSSH_9.2\r\n", b""]
     {
         let (port, server) = other_server(answer);
-        fails_with(&run(&["discover", "-a", "127.0.0.1", "-s", &port]), &["is that an NVMe/TCP port?"]);
+        fails_with(&selvedge(&["discover", "-a", "127.0.0.1", "-s", &port]), &["is that an NVMe/TCP port?"]);
         server.join().expect("it answers");
     }
 }
@@ -80,7 +75,7 @@ fn a_port_of_something_else_is_asked_about() {
 fn there_is_no_advice_without_a_target() {
     // Nothing listens on port 1 of this machine.
     for format in ["normal", "json"] {
-        let advice = run(&["tune", "advise", "-a", "127.0.0.1", "-s", "1", "-o", format]);
+        let advice = selvedge(&["tune", "advise", "-a", "127.0.0.1", "-s", "1", "-o", format]);
         fails_with(&advice, &["no advice for 127.0.0.1:1", "connection refused"]);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::raw_host::{Give, Kind, Space, assert_status};
 use crate::reservation_party::Party;
@@ -15,16 +15,19 @@ use nvme::namespace_management::{NamespaceAttachment, NamespaceManagement};
 use nvme::reservation::ReservationType;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::serving::Ended;
+
 const NQN: &str = crate::raw_host::NQN;
 const MIB: u64 = 1 << 20;
 const PROTECTION: FeatureId = FeatureId::NAMESPACE_WRITE_PROTECTION;
 
 /// A target of the program, with a state directory; it ends with the test.
 struct Serving {
+    // Ended before its folder is removed.
+    child: Ended,
     folder: tempfile::TempDir,
     /// The subsystem in target.toml.
     subsystem: String,
-    child: Child,
     address: SocketAddr,
 }
 
@@ -40,7 +43,7 @@ impl Serving {
         Self { folder, subsystem, child, address }
     }
 
-    fn spawn(folder: &tempfile::TempDir, subsystem: &str) -> (Child, SocketAddr) {
+    fn spawn(folder: &tempfile::TempDir, subsystem: &str) -> (Ended, SocketAddr) {
         let file = folder.path().join("target.toml");
         std::fs::write(&file, format!("[[port]]\naddress = \"127.0.0.1\"\nservice = 0\n{subsystem}"))
             .unwrap();
@@ -59,7 +62,7 @@ impl Serving {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let address = lines.find_map(|line| line.strip_prefix("listening on ").map(str::to_owned));
-        (child, address.expect("it says where it listens").parse().unwrap())
+        (Ended(child), address.expect("it says where it listens").parse().unwrap())
     }
 
     /// Ends it, and starts it with what it has kept.
@@ -96,13 +99,6 @@ impl Serving {
 
     fn files(&self) -> usize {
         std::fs::read_dir(self.folder.path().join("storage")).unwrap().count()
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

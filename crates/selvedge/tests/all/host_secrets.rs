@@ -4,21 +4,14 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use prerequisite::missing;
 
-use crate::serving::{NQN, Serving, json, stderr};
+use crate::serving::{NQN, Serving, json, program, stderr};
 
 const HOST: &str = "nqn.2026-01.io.selvedge:host";
 /// A user without files.
 const UNPRIVILEGED: u32 = 65534;
-
-fn selvedge(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
@@ -26,7 +19,7 @@ fn text(path: &Path) -> &str {
 
 /// A secret, made by the program.
 fn secret() -> String {
-    let made = selvedge(&["key", "generate"]).output().expect("the program runs");
+    let made = program(&["key", "generate"]).output().expect("the program runs");
     String::from_utf8(made.stdout).expect("text")
 }
 
@@ -57,11 +50,11 @@ fn a_check_tells_of_files_of_secrets_what_a_target_would() {
     let own = file("own", &good, 0o600);
     let check = |own: &Path, controller: &Path| {
         let toml = target_toml(folder.path(), own, controller);
-        let checked = selvedge(&["config", "check", text(&toml)]).output().expect("the program runs");
+        let checked = program(&["config", "check", text(&toml)]).output().expect("the program runs");
         let message = stderr(&checked);
         if !checked.status.success() {
             let serve = ["serve", "-c", text(&toml), "--control", "none"];
-            let served = selvedge(&serve).output().expect("the program runs");
+            let served = program(&serve).output().expect("the program runs");
             let what = stderr(&served);
             let what = what.lines().last().expect("a reason").trim_start_matches("selvedge: ");
             assert!(message.contains(what), "{message:?} and {what:?}");
@@ -92,7 +85,7 @@ fn a_file_that_another_user_may_read_is_not_called_wrong() {
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("its mode");
     let own = written(folder.path(), "own", &secret(), 0o000);
     let toml = target_toml(folder.path(), &own, &own);
-    let mut check = selvedge(&["config", "check", text(&toml)]);
+    let mut check = program(&["config", "check", text(&toml)]);
     if rustix::process::getuid().is_root() {
         // Root may read everything.
         check.uid(UNPRIVILEGED);
@@ -130,7 +123,7 @@ fn a_host_is_who_nvme_clis_file_says_it_is() {
     };
     let right = file("config.json", &config(own.trim(), controller.trim()));
     let look = |command: &str, file: &Path, more: &[&str]| {
-        let mut look = selvedge(&[command, "-a", "127.0.0.1", "-s", &serving.port, "-J", text(file)]);
+        let mut look = program(&[command, "-a", "127.0.0.1", "-s", &serving.port, "-J", text(file)]);
         look.args(more).output().expect("the program runs")
     };
     let list = json(&look("list", &right, &["-o", "json"]));

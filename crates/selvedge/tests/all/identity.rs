@@ -3,15 +3,17 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
+
+use crate::serving::{Ended, json, selvedge, stderr};
 
 const MACHINES: [&str; 2] = ["3d1219c7c4c5404aaa1f6d2a48adfda4", "9f2c0a6b53d14e8f8b7a1c2d3e4f5061"];
 
 /// A target, killed when the test is over.
 struct Serving {
-    child: Child,
+    _child: Ended,
     port: String,
     nqn: String,
 }
@@ -35,7 +37,11 @@ impl Serving {
             .expect("it says what it serves");
         let listening = summary["listening"][0].as_str().expect("an address");
         let port = listening.rsplit_once(':').expect("a port").1.to_owned();
-        Self { child, port, nqn: summary["subsystems"][0]["nqn"].as_str().expect("a name").to_owned() }
+        Self {
+            _child: Ended(child),
+            port,
+            nqn: summary["subsystems"][0]["nqn"].as_str().expect("a name").to_owned(),
+        }
     }
 
     fn address(&self) -> String {
@@ -44,33 +50,12 @@ impl Serving {
 
     /// Namespaces as hosts see them.
     fn seen(&self) -> Vec<(String, String, String)> {
-        let list = json(&run(&["list", "-a", &self.address(), "-o", "json"]));
+        let list = json(&selvedge(&["list", "-a", &self.address(), "-o", "json"]));
         let row =
             |row: &Value| ["nqn", "serial", "uuid"].map(|name| row[name].as_str().expect("text").to_owned());
         let rows = list["namespaces"].as_array().expect("a list").iter().map(row);
         rows.map(|[nqn, serial, uuid]| (nqn, serial, uuid)).collect()
     }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("the program runs")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
-    serde_json::from_slice(&output.stdout).expect("stdout is JSON")
 }
 
 /// Two machines, each with a disk of the same size.
@@ -152,14 +137,14 @@ fn the_only_subsystem_needs_no_name() {
     let machines = Machines::new();
     let serving = machines.serve(0, &[]);
     let place = ["-a", &serving.address()];
-    let identity = json(&run(&[&["identify"][..], &place, &["-o", "json"]].concat()));
+    let identity = json(&selvedge(&[&["identify"][..], &place, &["-o", "json"]].concat()));
     assert_eq!(identity["controller"]["nqn"], serving.nqn.as_str());
     let read = ["--rw", "randread", "--runtime", "1", "-o", "json"];
-    let report = json(&run(&[&["bench"][..], &place, &read].concat()));
+    let report = json(&selvedge(&[&["bench"][..], &place, &read].concat()));
     assert_eq!(report["options"]["nqn"], serving.nqn.as_str());
     let other = machines.serve(1, &["--allow-host", "nqn.2026-01.org.example:stranger"]);
     for command in [&["list"][..], &["identify"], &["bench", "--rw", "randread", "--runtime", "1"]] {
-        let refused = run(&[command, &["-a", &other.address()]].concat());
+        let refused = selvedge(&[command, &["-a", &other.address()]].concat());
         assert_eq!(refused.status.code(), Some(1), "{command:?}");
         assert!(stderr(&refused).contains("no subsystem at"), "{}", stderr(&refused));
     }

@@ -7,28 +7,7 @@ use crate::serving::{Serving, json, stderr};
 use serde_json::Value;
 
 /// A profile that people measure a home network with, as it was published.
-const HOME_NETWORK: &str = "
-[global]
-bs=4k
-ioengine=libaio
-iodepth=32
-size=1g
-numjobs=16
-direct=1
-refill_buffers=1
-runtime=60
-directory=/mnt
-group_reporting=1
-filename=ssd.test.file
-
-[rand-read]
-rw=randread
-stonewall
-
-[rand-write]
-rw=randwrite
-stonewall
-";
+const HOME_NETWORK: &str = include_str!("../../../measurement/src/fio/home-network.fio");
 
 /// A target and a folder for job files.
 struct Testbed {

@@ -3,9 +3,9 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use crate::serving::{NQN, json, listed_commands, stderr};
+use crate::serving::{Ended, NQN, json, listed_commands, stderr};
 
 pub(crate) fn run_in(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
@@ -218,25 +218,15 @@ fn is_control(name: &str) -> bool {
     groups.contains(&first) || matches!(name, "config diff" | "config apply" | "config dump")
 }
 
-/// Killed when the test is over.
-struct Target(Child);
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A target in `folder`, and its port.
-fn serve(folder: &Path) -> (Target, String) {
+fn serve(folder: &Path) -> (Ended, String) {
     let mut target = Command::new(env!("CARGO_BIN_EXE_selvedge"));
     target.args(["serve", "-s", "0", "-n", NQN, "--control", "unix:control.sock", "--reactors", "1"]);
     target
         .args(["--namespace", "memory:1m", "--state-dir", "state"])
         .current_dir(folder)
         .stdin(Stdio::null());
-    let mut target = Target(target.stdout(Stdio::piped()).spawn().expect("the program runs"));
+    let mut target = Ended(target.stdout(Stdio::piped()).spawn().expect("the program runs"));
     let mut lines = BufReader::new(target.0.stdout.take().expect("a pipe")).lines();
     let first = lines.next().expect("it says where it listens").expect("text");
     let port = first.rsplit_once(':').expect("a port").1.to_owned();

@@ -4,24 +4,15 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::serving::stderr;
+use crate::serving::{Ended, stderr};
 
 const NQN: &str = "nqn.2026-01.org.example:service";
 /// Silence that means that a target, which otherwise reports every tenth of a second, has stopped
 /// reporting.
 const SILENCE: Duration = Duration::from_secs(3);
-
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// A service manager's ear.
 struct Manager {

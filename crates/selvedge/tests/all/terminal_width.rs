@@ -3,18 +3,18 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use prerequisite::missing;
 use topology::sample;
 
-use crate::serving::NQN;
+use crate::serving::{Ended, NQN};
 
 const WIDTHS: [usize; 3] = [80, 60, 40];
 
 /// A target at two addresses, with a control socket; gone when the test is over.
 struct TwoPaths {
-    child: Child,
+    _child: Ended,
     addresses: [String; 2],
 }
 
@@ -43,44 +43,26 @@ impl TwoPaths {
             let line = lines.next().expect("it says where it listens").expect("text");
             line.strip_prefix("listening on ").expect("that comes first").to_owned()
         };
-        Self { addresses: [address(), address()], child }
-    }
-}
-
-impl Drop for TwoPaths {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Self { addresses: [address(), address()], _child: Ended(child) }
     }
 }
 
 /// A host that is connected until the test is over.
-struct Host(Child);
-
-impl Host {
-    fn connect(target: &TwoPaths) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-        command.args(["bench", "-a", &target.addresses[0], "-n", NQN, "--rw", "randread", "--runtime", "60"]);
-        command.args([
-            "--rate_iops",
-            "100",
-            "-q",
-            "nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427",
-        ]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the program runs");
-        // It says how far it is once it is connected.
-        let mut said = [0; 1];
-        child.stderr.as_mut().expect("a pipe").read_exact(&mut said).expect("it is connected");
-        Self(child)
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn connected(target: &TwoPaths) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    command.args(["bench", "-a", &target.addresses[0], "-n", NQN, "--rw", "randread", "--runtime", "60"]);
+    command.args([
+        "--rate_iops",
+        "100",
+        "-q",
+        "nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427",
+    ]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program runs");
+    // It says how far it is once it is connected.
+    let mut said = [0; 1];
+    child.stderr.as_mut().expect("a pipe").read_exact(&mut said).expect("it is connected");
+    Ended(child)
 }
 
 /// Output of a command on a terminal of this width; `None` where there is no `script`.
@@ -125,7 +107,7 @@ fn tables_fit_the_terminal() {
     std::fs::write(folder.path().join("machine"), recording).expect("the folder can be written");
     let (address, port) = target.addresses[0].rsplit_once(':').expect("a port");
     let list = format!("list -a {address} -s {port}");
-    let _host = Host::connect(&target);
+    let _host = connected(&target);
     let control = "--control unix:control.sock";
     let commands = [
         (&*list, "selvedge:target"),

@@ -4,10 +4,10 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use crate::serving::{NQN, json, stderr};
+use crate::serving::{Ended, NQN, json, stderr};
 
 const WITH_KEY: &str = "nqn.2026-01.io.selvedge:with-key";
 const WITHOUT: &str = "nqn.2026-01.io.selvedge:without";
@@ -104,7 +104,7 @@ fn a_key_goes_into_a_keyring_of_the_kernel() {
 
 /// A target in a folder, with a control socket and a state.
 struct Target {
-    child: Child,
+    _child: Ended,
     port: String,
     folder: PathBuf,
 }
@@ -118,7 +118,7 @@ impl Target {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("where it listens");
         let port = line.trim().rsplit_once(':').expect("a port").1.to_owned();
-        Self { child, port, folder: folder.to_owned() }
+        Self { _child: Ended(child), port, folder: folder.to_owned() }
     }
 
     fn administer(&self, arguments: &[&str]) -> Output {
@@ -141,13 +141,6 @@ impl Target {
 
     fn discovered(&self, host: &str) -> String {
         printed(&["discover", "-a", "127.0.0.1", "-s", &self.port, "-q", host], "")
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

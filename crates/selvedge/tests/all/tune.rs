@@ -1,23 +1,10 @@
 //! `selvedge tune` as people and scripts use it, on recorded machines and on this one.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
 use topology::{Recording, sample};
 
-fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("the program runs")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(output)))
-}
+use crate::serving::{json, selvedge, stderr};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path of UTF-8")
@@ -36,7 +23,7 @@ fn every_recorded_machine_is_shown() {
     let folder = tempfile::tempdir().expect("a folder");
     for name in sample::NAMES {
         let file = recorded(folder.path(), name);
-        let output = run(&["tune", "show", "--sysroot", text(&file), "-o", "json"]);
+        let output = selvedge(&["tune", "show", "--sysroot", text(&file), "-o", "json"]);
         assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
         let machine = sample::topology(name).expect("there is such a machine");
         let expected = serde_json::to_value(&machine).expect("it has a JSON form");
@@ -47,7 +34,7 @@ fn every_recorded_machine_is_shown() {
         assert!(courses.iter().all(|course| course["legs"].as_array().is_some_and(|legs| !legs.is_empty())));
         assert!(shown["findings"].is_array());
 
-        let output = run(&["tune", "show", "--sysroot", text(&file)]);
+        let output = selvedge(&["tune", "show", "--sysroot", text(&file)]);
         assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
         let shown = String::from_utf8(output.stdout).expect("UTF-8");
         for part in ["Interfaces\n", "NVMe/TCP queues\n", "Findings\n"] {
@@ -62,15 +49,15 @@ fn pictures_are_written_by_their_ending() {
     let file = recorded(folder.path(), "two-nodes");
     let (svg, html) = (folder.path().join("a.svg"), folder.path().join("a.html"));
     for picture in [&svg, &html] {
-        let output = run(&["tune", "show", "--sysroot", text(&file), "--picture", text(picture)]);
+        let output = selvedge(&["tune", "show", "--sysroot", text(&file), "--picture", text(picture)]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
     assert!(std::fs::read_to_string(svg).expect("it is there").starts_with("<svg "));
     assert!(std::fs::read_to_string(html).expect("it is there").starts_with("<!DOCTYPE html>"));
-    let output = run(&["tune", "show", "--sysroot", text(&file), "--picture", "a.png"]);
+    let output = selvedge(&["tune", "show", "--sysroot", text(&file), "--picture", "a.png"]);
     assert_eq!(output.status.code(), Some(2));
     let nowhere = folder.path().join("no/where.svg");
-    let output = run(&["tune", "show", "--sysroot", text(&file), "--picture", text(&nowhere)]);
+    let output = selvedge(&["tune", "show", "--sysroot", text(&file), "--picture", text(&nowhere)]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no/where.svg"), "{}", stderr(&output));
 }
@@ -81,9 +68,10 @@ fn a_recording_of_a_recording_shows_the_same() {
     let again = folder.path().join("again.recording");
     for name in sample::NAMES {
         let file = recorded(folder.path(), name);
-        let first = run(&["tune", "show", "--sysroot", text(&file), "--record", text(&again), "-o", "json"]);
+        let first =
+            selvedge(&["tune", "show", "--sysroot", text(&file), "--record", text(&again), "-o", "json"]);
         assert_eq!(first.status.code(), Some(0), "{name}: {}", stderr(&first));
-        let second = run(&["tune", "show", "--sysroot", text(&again), "-o", "json"]);
+        let second = selvedge(&["tune", "show", "--sysroot", text(&again), "-o", "json"]);
         assert_eq!(json(&first), json(&second), "{name}");
     }
 }
@@ -96,7 +84,7 @@ fn a_recording_of_show_has_the_route_and_the_round_trip_that_advice_needs() {
         let machine = sample::topology(name).expect("there is such a machine");
         let Some(flow) = machine.flows.iter().find(|flow| flow.interface.is_some()) else { continue };
         let (file, target) = (recorded(folder.path(), name), flow.peer.ip().to_string());
-        let output = run(&["tune", "advise", "--sysroot", text(&file), "-a", &target, "-o", "json"]);
+        let output = selvedge(&["tune", "advise", "--sysroot", text(&file), "-a", &target, "-o", "json"]);
         assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
         let advice = json(&output);
         let path = &advice["paths"][0];
@@ -110,7 +98,7 @@ fn a_recording_of_show_has_the_route_and_the_round_trip_that_advice_needs() {
 fn this_machine_is_shown_and_recorded() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("here.recording");
-    let output = run(&["tune", "show", "--record", text(&file), "-o", "json"]);
+    let output = selvedge(&["tune", "show", "--record", text(&file), "-o", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let shown = json(&output);
     let interfaces = shown["topology"]["interfaces"].as_array().expect("a list");
@@ -118,7 +106,7 @@ fn this_machine_is_shown_and_recorded() {
     let recorded: Recording =
         std::fs::read_to_string(&file).expect("it was written").parse().expect("it is a recording");
     assert_ne!(recorded, Recording::default());
-    let again = run(&["tune", "show", "--sysroot", text(&file), "-o", "json"]);
+    let again = selvedge(&["tune", "show", "--sysroot", text(&file), "-o", "json"]);
     assert_eq!(json(&again)["topology"]["processors"], shown["topology"]["processors"]);
     assert_eq!(json(&again)["topology"]["interfaces"], shown["topology"]["interfaces"]);
 }
@@ -140,13 +128,13 @@ fn a_plan_compares_the_kernels_queues_with_the_rule_of_july_2026() {
         let machine = sample::stacked(name).expect("there is such a machine");
         let file = folder.path().join(name);
         std::fs::write(&file, sample::recording(&machine).to_string()).expect("the folder can be written");
-        let output = run(&["tune", "plan", "--sysroot", text(&file)]);
+        let output = selvedge(&["tune", "plan", "--sysroot", text(&file)]);
         assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
         let shown = String::from_utf8(output.stdout).expect("UTF-8");
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(shown.contains("nvme0: this kernel created 8 I/O queues, one with the series"), "{shown}");
         assert!(shown.contains(words), "{name}: {shown}");
-        let output = run(&["tune", "plan", "--sysroot", text(&file), "-o", "json"]);
+        let output = selvedge(&["tune", "plan", "--sysroot", text(&file), "-o", "json"]);
         let queues = &json(&output)["kernel_queues"][0];
         assert_eq!(queues["controller"]["name"], "nvme0", "{queues}");
         assert_eq!(queues["choice"]["doubt"].is_null(), name == "card", "{queues}");
@@ -158,11 +146,11 @@ fn one_interface_brings_what_it_stands_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = recorded(folder.path(), "vlan");
     let shown =
-        json(&run(&["tune", "show", "--sysroot", text(&file), "--interface", "eth0.100", "-o", "json"]));
+        json(&selvedge(&["tune", "show", "--sysroot", text(&file), "--interface", "eth0.100", "-o", "json"]));
     let interfaces = shown["topology"]["interfaces"].as_array().expect("a list");
     let names: Vec<&str> = interfaces.iter().filter_map(|interface| interface["name"].as_str()).collect();
     assert_eq!(names, ["eth0", "eth0.100"]);
-    let output = run(&["tune", "show", "--sysroot", text(&file), "--interface", "eth9"]);
+    let output = selvedge(&["tune", "show", "--sysroot", text(&file), "--interface", "eth9"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("eth0.100"), "it says which there are: {}", stderr(&output));
     let output = run(&["tune", "plan", "--sysroot", text(&file), "--interface", "eth0", "--cpus", "1000"]);
@@ -189,13 +177,13 @@ fn a_machine_that_makes_no_sense_is_named_and_not_guessed() {
     ] {
         assert!(right.contains(from), "{from}");
         std::fs::write(&file, right.replace(from, to)).expect("the folder can be written");
-        let output = run(&["tune", "show", "--sysroot", text(&file)]);
+        let output = selvedge(&["tune", "show", "--sysroot", text(&file)]);
         assert_eq!(output.status.code(), Some(status), "{to}: {}", stderr(&output));
         assert!(stderr(&output).contains(named), "{to}: {}", stderr(&output));
         assert_eq!(stderr(&output).lines().count(), 1, "{to}: {}", stderr(&output));
         assert!(output.stdout.is_empty(), "{to}");
     }
-    let output = run(&["tune", "show", "--sysroot", "no-such-machine"]);
+    let output = selvedge(&["tune", "show", "--sysroot", "no-such-machine"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(stderr(&output).contains("no-such-machine"));
 }

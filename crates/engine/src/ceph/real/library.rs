@@ -68,7 +68,6 @@ macro_rules! functions {
 functions! {
     /// Functions of librados that are used.
     Rados, "rados_" {
-        version(*mut c_int, *mut c_int, *mut c_int);
         create2(*mut ClusterHandle, *const c_char, *const c_char, u64) -> c_int;
         conf_read_file(ClusterHandle, *const c_char) -> c_int;
         conf_parse_env(ClusterHandle, *const c_char) -> c_int;
@@ -117,7 +116,6 @@ functions! {
 functions! {
     /// Functions of librbd that are used.
     Rbd, "rbd_" {
-        version(*mut c_int, *mut c_int, *mut c_int);
         open(PoolHandle, *const c_char, *mut ImageHandle, *const c_char) -> c_int;
         open_read_only(PoolHandle, *const c_char, *mut ImageHandle, *const c_char) -> c_int;
         close(ImageHandle) -> c_int;
@@ -287,19 +285,4 @@ pub(in crate::ceph) fn are_installed() -> bool {
     let chosen = chosen.split(':').filter(|folder| !folder.is_empty());
     let is_left_out = LOADED.get().is_some_and(Result::is_err);
     cfg!(feature = "ceph") && !is_left_out && FOLDERS.into_iter().chain(chosen).any(within)
-}
-
-/// The versions of librados and librbd.
-pub(in crate::ceph) fn versions() -> Result<(String, String), CephError> {
-    let libraries = libraries()?;
-    let version_of = |version: unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_int)| {
-        let (mut major, mut minor, mut extra) = (0, 0, 0);
-        // SAFETY: it writes three numbers.
-        #[allow(unsafe_code)]
-        unsafe {
-            version(&raw mut major, &raw mut minor, &raw mut extra);
-        }
-        format!("{major}.{minor}.{extra}")
-    };
-    Ok((version_of(libraries.rados.version), version_of(libraries.rbd.version)))
 }

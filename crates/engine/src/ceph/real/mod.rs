@@ -12,7 +12,7 @@ mod watch;
 pub use cluster::Cluster;
 pub use image::{Image, late_operations, note_late_operation};
 pub use images::{NewImage, Snapshot};
-pub(super) use library::{are_installed, leave_out, versions};
+pub(super) use library::{are_installed, leave_out};
 pub use object::Object;
 pub use pool::Pool;
 pub use watch::Watch;

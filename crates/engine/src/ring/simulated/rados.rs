@@ -216,10 +216,5 @@ pub fn cut(machine: MachineId, is_cut: bool) {
     with(|world| if is_cut { world.cut_cluster(machine) } else { world.mend_cluster(machine) });
 }
 
-/// True if the cluster has something to do for this process.
-pub fn is_busy_for(process: ProcessId) -> bool {
-    with(|world| world.is_rados_busy_for(process))
-}
-
 /// The time that lies between two signs of life of a client.
 const PING: Duration = Duration::from_secs(5);

@@ -9,13 +9,13 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use prerequisite::wait_until;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::serving::{NQN, json, stderr};
+use crate::serving::{Ended, NQN, json, stderr};
 
 const WHY: &str = "SELVEDGE_BEFORE names the program of the release before";
 const CHANGED: &str = "nqn.2026-01.io.selvedge:changed";
@@ -65,7 +65,7 @@ impl Program {
 
 /// A target in a folder, gone when the test is over.
 struct Serving {
-    child: Child,
+    child: Ended,
     port: String,
 }
 
@@ -86,7 +86,7 @@ impl Serving {
         };
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        let serving = Self { port: port.to_owned(), child };
+        let serving = Self { port: port.to_owned(), child: Ended(child) };
         wait_until("it is administered", || {
             ["control.sock", "control.sock.upgrade"]
                 .iter()
@@ -100,13 +100,6 @@ impl Serving {
         let process = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("it runs");
         self.child.wait().expect("it ends");
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

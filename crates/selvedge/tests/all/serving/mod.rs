@@ -1,6 +1,7 @@
 //! A target of the program's own for tests of commands that need one, and what is read of their output.
 
 use std::io::{BufRead as _, BufReader};
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -11,7 +12,7 @@ pub(crate) const NQN: &str = "nqn.2026-01.io.selvedge:target";
 
 /// A target with one reactor, gone when the test is over however it ends.
 pub(crate) struct Serving {
-    child: Child,
+    child: Ended,
     pub(crate) port: String,
 }
 
@@ -54,7 +55,7 @@ impl Serving {
         let stdout = child.stdout.take().expect("stdout is a pipe");
         BufReader::new(stdout).read_line(&mut line).expect("it prints where it listens");
         let port = line.trim().strip_prefix("listening on 127.0.0.1:").expect("where it listens comes first");
-        Self { port: port.to_owned(), child }
+        Self { port: port.to_owned(), child: Ended(child) }
     }
 
     /// A `bench` against it, with these arguments besides.
@@ -92,12 +93,6 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 /// A program, killed when the test is over however it ends.
 pub(crate) struct Ended(pub(crate) Child);
 
@@ -108,10 +103,30 @@ impl Drop for Ended {
     }
 }
 
+impl Deref for Ended {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Ended {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+/// The program with these arguments, and without input.
+pub(crate) fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
 /// The program with these arguments, when it has ended.
 pub(crate) fn selvedge(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("the program runs")
+    program(arguments).output().expect("the program runs")
 }
 
 pub(crate) fn stderr(output: &Output) -> String {

@@ -167,9 +167,4 @@ impl World {
             client.outbox.clear();
         }
     }
-
-    pub(super) fn is_rados_busy_for(&self, process: ProcessId) -> bool {
-        let of = |operation: &super::Operation| self.rados.clients[operation.client.0].process == process;
-        self.rados.operations.iter().any(|operation| operation.work.is_some() && of(operation))
-    }
 }
