@@ -128,7 +128,7 @@ fn usage_errors_and_failures_have_different_statuses() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
     }
     // A changed log is what `audit verify` looks for.
-    let output = run(&["audit", "verify", damaged]);
+    let output = selvedge(&["audit", "verify", damaged]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     // Well-formed names that do not resolve.
     for arguments in [

@@ -153,7 +153,8 @@ fn one_interface_brings_what_it_stands_on() {
     let output = selvedge(&["tune", "show", "--sysroot", text(&file), "--interface", "eth9"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("eth0.100"), "it says which there are: {}", stderr(&output));
-    let output = run(&["tune", "plan", "--sysroot", text(&file), "--interface", "eth0", "--cpus", "1000"]);
+    let output =
+        selvedge(&["tune", "plan", "--sysroot", text(&file), "--interface", "eth0", "--cpus", "1000"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(stderr(&output).contains("none of the CPUs 1000"), "{}", stderr(&output));
 }
