@@ -125,12 +125,15 @@ mod tests {
     fn a_program_is_a_file_of_the_folder_in_which_the_command_runs() {
         let here = env::current_dir().unwrap();
         for (named, expected) in [
-            ("selvedge", here.join("selvedge")),
-            ("new/selvedge", here.join("new/selvedge")),
-            ("/bin/x", "/bin/x".into()),
+            ("Cargo.toml", here.join("Cargo.toml")),
+            ("src/lib.rs", here.join("src/lib.rs")),
+            ("/bin/sh", "/bin/sh".into()),
         ] {
             assert_eq!(program(Some(Path::new(named))).unwrap(), expected);
         }
         assert_eq!(program(None).unwrap(), env::current_exe().unwrap());
+        for wrong in ["no-such-program", "src"] {
+            assert!(matches!(program(Some(Path::new(wrong))), Err(Failure::Usage(_))), "{wrong}");
+        }
     }
 }

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::initiator_fake::controller;
-use crate::paths_lab::{Host, Link, memory, options, read, slow_and_fast, start, write};
-use engine::initiator::{CommandQueues, Ended, InitiatorError, IoPolicy, PathOptions, PathState, Paths};
+use crate::paths_lab::{Host, KEEP_ALIVE_MS, Link, memory, options, read, slow_and_fast, start, write};
+use engine::initiator::{
+    CommandQueues, ConnectOptions, Ended, InitiatorError, IoPolicy, PathOptions, PathState, Paths,
+};
 use engine::target::{AnaGroupConfig, GroupState, Target};
 use nvme::Status;
 use nvme::command::io_opcode;
@@ -91,7 +93,8 @@ fn a_path_whose_ana_state_is_in_doubt_is_asked_without_an_event() {
         }
         Some((Status::ANA_INACCESSIBLE, 0, Vec::new()))
     });
-    let paths = Paths::connect(PathOptions::new(vec![controller::options(address)], 1)).unwrap();
+    let options = ConnectOptions { keep_alive_ms: KEEP_ALIVE_MS, ..controller::options(address) };
+    let paths = Paths::connect(PathOptions::new(vec![options], 1)).unwrap();
     let mut host = Host::new(&paths);
     assert_eq!(host.read(0)[0], 7);
     drop(host);
