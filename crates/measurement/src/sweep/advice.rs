@@ -48,7 +48,7 @@ pub fn findings(plan: &Plan, summaries: &[Summary], around: Option<Surroundings>
         if !is_brief {
             findings.extend(load(plan, workload));
         }
-        findings.extend(around.and_then(|around| limit(plan, workload, around)));
+        findings.extend(around.and_then(|around| limit(plan, (workload, &workloads), around)));
         if !is_brief {
             findings.extend(outstanding(plan, workload));
             findings.extend(queue_effect(plan, workload));
@@ -226,7 +226,11 @@ fn by_mean(members: &[&Summary], target_ns: u64) -> String {
 }
 
 /// Returns the bottleneck.
-fn limit(plan: &Plan, workload: &Workload<'_>, around: Surroundings) -> Option<Finding> {
+fn limit<'a>(
+    plan: &Plan,
+    (workload, all): (&Workload<'a>, &[Workload<'a>]),
+    around: Surroundings,
+) -> Option<Finding> {
     let members = workload.at_full_load();
     let best = members.iter().max_by(|a, b| a.iops.mean.total_cmp(&b.iops.mean))?;
     let busy = best.machine_busy.unwrap_or(0.0);
@@ -241,21 +245,7 @@ fn limit(plan: &Plan, workload: &Workload<'_>, around: Surroundings) -> Option<F
     let network = best.interrupts.unwrap_or(0.0) * processors as f64;
     let others = best.foreign.and_then(|_| best.taken_by_others());
     let others = others.map_or(used - own - network, |share| share * processors as f64);
-    let who = || {
-        let target = best.target_cpus.filter(|_| around.is_local);
-        let target = target.map(|cpus| format!(", the target {cpus:.2}")).unwrap_or_default();
-        let network = best.interrupts.map(|_| format!(", interrupts {network:.2}")).unwrap_or_default();
-        let has = if processors == 1 {
-            "its processor is".to_owned()
-        } else {
-            format!("its {processors} processors are")
-        };
-        format!(
-            "{has} {} busy ({used:.2} of {processors}): the initiator's workers take {:.2}{target}{network}",
-            percent(busy),
-            best.cpus
-        )
-    };
+    let who = || used_processors(best, around, used);
     let (what, why) = if link.is_some_and(|share| share >= AT_LIMIT) {
         let share = percent(link.unwrap_or(0.0));
         ("The network limits", format!("data and headers fill {share} of the links' rate at least"))
@@ -263,6 +253,8 @@ fn limit(plan: &Plan, workload: &Workload<'_>, around: Surroundings) -> Option<F
         let why =
             format!("the last step to more outstanding commands still brought {:.0} %", (gain - 1.0) * 100.0);
         ("The load limits", why)
+    } else if let Some(why) = same_bandwidth(best, workload, all) {
+        ("Bandwidth limits", why)
     } else if busy >= AT_LIMIT && others > (1.0 - MOST) * used {
         let why = format!("{}; the rest is others' work or the kernel's", who());
         ("Other work on this machine limits", why)
@@ -292,6 +284,36 @@ fn limit(plan: &Plan, workload: &Workload<'_>, around: Surroundings) -> Option<F
     let title = format!("{}{what}, at {}", of(workload), iops(best));
     let text = format!("At {}: {why}.", if best.label.is_empty() { "the only point" } else { &best.label });
     Some(finding(FindingKind::Observation, title, text, None))
+}
+
+/// Returns the processor time of this machine at a point, `used` in all, by its users.
+fn used_processors(best: &Summary, around: Surroundings, used: f64) -> String {
+    let processors = around.processors.max(1);
+    let target = best.target_cpus.filter(|_| around.is_local);
+    let target = target.map(|cpus| format!(", the target {cpus:.2}")).unwrap_or_default();
+    let network = best
+        .interrupts
+        .map(|share| format!(", interrupts {:.2}", share * processors as f64))
+        .unwrap_or_default();
+    let has = match processors {
+        1 => "its processor is".to_owned(),
+        count => format!("its {count} processors are"),
+    };
+    format!(
+        "{has} {:.0} % busy ({used:.2} of {processors}): the initiator's workers take {:.2}{target}{network}",
+        100.0 * used / processors as f64,
+        best.cpus
+    )
+}
+
+/// Returns the block sizes that move as many bytes. Larger blocks cost processors less for each byte: where they bring no more
+/// bytes, another limit is reached first.
+fn same_bandwidth<'a>(best: &Summary, workload: &Workload<'a>, all: &[Workload<'a>]) -> Option<String> {
+    let others = choice::same_bandwidth(workload, all);
+    let [first, .., last] = others.as_slice() else { return None };
+    let [first, last] = [first, last].map(|other| units::bytes(choice::block_bytes(other)));
+    let bandwidth = units::bandwidth(best.bw_bytes.mean);
+    Some(format!("{bandwidth}, and blocks of {first} and {last} move as many bytes"))
 }
 
 /// Returns the gain of the last increase of outstanding commands, in the family with the highest

@@ -93,6 +93,30 @@ fn the_bottleneck_is_the_resource_that_is_full() {
     assert!(titles(&all).contains(&"Throughput grows nearly in proportion with outstanding I/O"));
 }
 
+/// A link that is slower than it says, between processors that a polling target keeps busy.
+#[test]
+fn full_processors_are_not_the_limit_of_sizes_with_the_same_bandwidth() {
+    let limits = |bandwidth: fn(f64) -> f64| {
+        let measure = |point: &Point| {
+            let bytes = point.value("bs").unwrap().parse::<crate::spec::size::Size>().unwrap().0 as f64;
+            let mut runs = closed(point, bandwidth(bytes) / bytes);
+            for run in &mut runs {
+                busy(run, 4.0, 0.1);
+                run.total.bw_bytes = run.total.iops * bytes;
+            }
+            runs
+        };
+        let (plan, points) = sweep("--rw randread --bs 4k,16k,64k,256k --iodepth 16,64", measure);
+        let all = findings(&plan, &points, Some(SURROUNDINGS));
+        let found = all.into_iter().filter(|finding| {
+            finding.title.contains(" limit, at ") || finding.title.contains(" limits, at ")
+        });
+        found.map(|finding| finding.title.contains("Bandwidth limits")).collect::<Vec<_>>()
+    };
+    assert_eq!(limits(|bytes| (100_000.0 * bytes).min(1e9)), [false, true, true, true]);
+    assert_eq!(limits(|bytes| 1e9 * bytes.log2()), [false; 4]);
+}
+
 #[test]
 fn advice_names_the_highest_throughput_within_a_time() {
     let queue = |point: &Point| {

@@ -12,7 +12,6 @@ use super::plan::Plan;
 use super::summary::{Quantity, Summary};
 use crate::flags::sweep::Preset;
 use crate::report::document::{Finding, FindingKind};
-use crate::spec::size::Size;
 
 /// Names of the leading pictures.
 const WRITES_ID: &str = "acknowledgement";
@@ -230,8 +229,8 @@ struct Sizes<'a, 'b> {
 fn sizes<'a, 'b>(all: &'b [Workload<'a>]) -> Vec<Sizes<'a, 'b>> {
     let mut found: Vec<Sizes<'a, 'b>> = Vec::new();
     for workload in all {
-        let Some(best) = best_by_bandwidth(workload, |_| true) else { continue };
-        let bytes = block_bytes(best);
+        let Some(best) = choice::best_by_bandwidth(workload, |_| true) else { continue };
+        let bytes = choice::block_bytes(best);
         let kind = workload.label_without(&["bs"]);
         match found.iter_mut().find(|other| other.kind == kind) {
             Some(other) => other.sizes.push((bytes, workload, best)),
@@ -246,21 +245,6 @@ fn sizes<'a, 'b>(all: &'b [Workload<'a>]) -> Vec<Sizes<'a, 'b>> {
     }
     found.retain(|one| one.sizes.len() > 1);
     found
-}
-
-/// Bytes of a point's commands, as they were moved.
-fn block_bytes(summary: &Summary) -> f64 {
-    let typed = summary.point.value("bs").and_then(|size| size.parse::<Size>().ok());
-    typed.map_or_else(|| summary.bw_bytes.mean / summary.iops.mean.max(1.0), |size| size.0 as f64)
-}
-
-/// The point with the most bandwidth among some of a workload's.
-fn best_by_bandwidth<'a>(
-    workload: &Workload<'a>,
-    is_wanted: impl Fn(&Summary) -> bool,
-) -> Option<&'a Summary> {
-    let members = workload.at_full_load().into_iter().filter(|summary| is_wanted(summary));
-    members.reduce(|best, other| if other.bw_bytes.mean > best.bw_bytes.mean { other } else { best })
 }
 
 fn of_blocks(plan: &Plan, all: &[Workload<'_>]) -> Answer {
@@ -375,7 +359,7 @@ fn picture_of_blocks(plan: &Plan, all: &[Workload<'_>]) -> Option<Chart> {
         for (bytes, workload, summary) in &one.sizes {
             best.push(point(*bytes, summary, &summary.bw_bytes));
             let least = workload.members.iter().map(|summary| summary.queues).min();
-            let with_fewest = best_by_bandwidth(workload, |summary| Some(summary.queues) == least);
+            let with_fewest = choice::best_by_bandwidth(workload, |summary| Some(summary.queues) == least);
             fewest.extend(with_fewest.map(|summary| point(*bytes, summary, &summary.bw_bytes)));
         }
         lines.push(line(&one.kind, Style::Solid, best));

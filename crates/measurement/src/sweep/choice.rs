@@ -5,11 +5,16 @@ use super::family::{Along, Family, Workload, families};
 use super::plan::Plan;
 use super::statistics::compare;
 use super::summary::{Quantity, Summary};
+use crate::spec::size::Size;
 
 /// Share of the best result from which on a result counts as equally good.
 pub(crate) const AS_GOOD: f64 = 0.95;
 /// And so is a tail that is this little longer.
 const TAIL_AS_GOOD: f64 = 1.10;
+/// Relative difference up to which two bandwidths count as the same.
+const SAME_BANDWIDTH: f64 = 0.02;
+/// Factor between block sizes whose commands cost processors a different time for each byte.
+const SIZES_APART: f64 = 4.0;
 /// Points of a line from which on it can have a knee.
 const KNEE_POINTS_MIN: usize = 3;
 
@@ -222,6 +227,36 @@ pub(crate) fn bandwidth_from(sizes: &[(f64, f64)]) -> Option<usize> {
     let steps: Vec<bool> = sizes.windows(2).map(is_limited).collect();
     let limited = steps.iter().rev().take_while(|is_limited| **is_limited).count();
     (limited > 0).then(|| steps.len() - limited)
+}
+
+/// Bytes of a point's commands, as they were moved.
+pub(crate) fn block_bytes(summary: &Summary) -> f64 {
+    let typed = summary.point.value("bs").and_then(|size| size.parse::<Size>().ok());
+    typed.map_or_else(|| summary.bw_bytes.mean / summary.iops.mean.max(1.0), |size| size.0 as f64)
+}
+
+/// The point with the most bandwidth among some of a workload's.
+pub(crate) fn best_by_bandwidth<'a>(
+    workload: &Workload<'a>,
+    is_wanted: impl Fn(&Summary) -> bool,
+) -> Option<&'a Summary> {
+    let members = workload.at_full_load().into_iter().filter(|summary| is_wanted(summary));
+    members.reduce(|best, other| if other.bw_bytes.mean > best.bw_bytes.mean { other } else { best })
+}
+
+/// Points of other block sizes with the bandwidth of this workload: the most of theirs, where it differs by 2 % at most and the
+/// sizes by a factor of four at least.
+pub(crate) fn same_bandwidth<'a>(workload: &Workload<'a>, all: &[Workload<'a>]) -> Vec<&'a Summary> {
+    let most = |workload: &Workload<'a>| best_by_bandwidth(workload, |_| true);
+    let Some(best) = most(workload) else { return Vec::new() };
+    let kind = workload.label_without(&["bs"]);
+    let alike = all.iter().filter(|other| other.label_without(&["bs"]) == kind).filter_map(most);
+    let is_level = |other: &&Summary| {
+        let (size, other_size) = (block_bytes(best), block_bytes(other));
+        let is_apart = size >= SIZES_APART * other_size || other_size >= SIZES_APART * size;
+        is_apart && (other.bw_bytes.mean / best.bw_bytes.mean.max(1.0) - 1.0).abs() <= SAME_BANDWIDTH
+    };
+    alike.filter(is_level).collect()
 }
 
 /// Number of queues to use for several workloads.
