@@ -1,6 +1,7 @@
 //! Made-up sweeps of both presets with a question, whose answers are known.
 
 use super::*;
+use crate::spec::size::Size;
 use crate::sweep::compare::{Compared, Side};
 use crate::sweep::journal::{Header, Journal};
 use crate::sweep::measurement::Measurement;
