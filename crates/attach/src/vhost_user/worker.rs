@@ -3,16 +3,16 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use engine::initiator::Paths;
 use engine::limits::RECEIVE_LENGTH;
+use engine::ring::channel::{Receiver, Sender};
 use engine::ring::{Event, Moment, Ring, Waker};
 
-use super::call::Call;
 use super::device::Device;
 use super::guest_memory::Memory;
+use super::machine::Call;
 use super::namespace::Namespace;
 use super::service::Service;
 use super::vring::{self, Stopped, Vring};
