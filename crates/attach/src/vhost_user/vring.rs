@@ -184,6 +184,13 @@ impl Vring {
         }
     }
 
+    /// Notifies the guest, whatever it wants to know.
+    pub(super) fn notify(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.signal();
+        }
+    }
+
     /// The rings cannot be used: the connection of the front end ends, and with it its virtqueues.
     pub(super) fn fail(&mut self, error: &dyn Display) {
         if !self.is_abandoned {

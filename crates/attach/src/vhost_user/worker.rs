@@ -205,7 +205,11 @@ impl Worker {
             VringCommand::Start(vring_index, plan) => {
                 let mut vring = Vring::new(*plan);
                 match self.ring.watch(&vring.kick, vring_index as u32) {
-                    Ok(()) => self.vrings[vring_index] = Some(vring),
+                    Ok(()) => {
+                        // A process that served it before may have died before it notified the guest.
+                        vring.notify();
+                        self.vrings[vring_index] = Some(vring);
+                    }
                     Err(error) => vring.fail(&error),
                 }
                 self.ready.add(vring_index);
@@ -223,6 +227,8 @@ impl Worker {
             VringCommand::Call(vring_index, call) => {
                 if let Some(vring) = &mut self.vrings[vring_index] {
                     vring.call = call;
+                    // Requests may have been given back while there was none.
+                    vring.notify();
                 }
             }
             VringCommand::Memory(front_end, memory) => {
