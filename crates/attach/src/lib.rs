@@ -53,6 +53,7 @@ pub use vhost_user::GuestModel;
 #[cfg(feature = "simulation")]
 pub use vhost_user::{
     BackEndReply, FrontEnd, FrontEndConnection, FrontEndMessage, FrontEndSocket, guest_file,
+    stop_where_a_kill_matters,
 };
 pub use vhost_user::{
     FrontEndListener, HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer,

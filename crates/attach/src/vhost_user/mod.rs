@@ -51,5 +51,8 @@ pub use handed_front_end::{
 pub use holder::VhostHolder;
 pub use machine::FrontEndListener;
 #[cfg(feature = "simulation")]
-pub use machine::{BackEndReply, FrontEnd, FrontEndConnection, FrontEndMessage, FrontEndSocket, guest_file};
+pub use machine::{
+    BackEndReply, FrontEnd, FrontEndConnection, FrontEndMessage, FrontEndSocket, guest_file,
+    stop_where_a_kill_matters,
+};
 pub use server::VhostUserServer;

@@ -18,7 +18,10 @@ pub(super) use system::{
     share_event, share_file,
 };
 #[cfg(feature = "simulation")]
-pub use system::{BackEndReply, FrontEnd, FrontEndConnection, FrontEndMessage, FrontEndSocket, guest_file};
+pub use system::{
+    BackEndReply, FrontEnd, FrontEndConnection, FrontEndMessage, FrontEndSocket, guest_file,
+    stop_where_a_kill_matters,
+};
 
 /// End of a wait for more of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Sockets and event descriptors of front ends in a simulation. Guests' memory is real, in files; messages are those that the crate
 //! which hears front ends would have made of their bytes.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use engine::simulation::{self, EventDescriptor};
+use engine::simulation::{self, EventDescriptor, ProcessId};
 use vhost::vhost_user::message::{
     VhostUserConfigFlags, VhostUserInflight, VhostUserMemoryRegion, VhostUserVringAddrFlags,
 };
@@ -24,6 +25,15 @@ use crate::vhost_user::session::Session;
 /// Part of the places at which a process stays for a while, and the longest time of that, in microseconds.
 const INTERRUPTED: u64 = 50;
 const INTERRUPTED_US_MAX: u64 = 3_000;
+
+/// Part of the places at which a thread stops that is to be killed there, and interval at which it looks if that is still so.
+const STOPS: u64 = 4;
+const STOP_INTERVAL: Duration = Duration::from_micros(100);
+
+thread_local! {
+    /// Process that is about to be killed.
+    static STOPPED: Cell<Option<ProcessId>> = const { Cell::new(None) };
+}
 
 /// Message of a front end. Virtqueues are named by their numbers.
 #[derive(Debug)]
@@ -494,8 +504,18 @@ pub(in crate::vhost_user) fn open_file(file: Descriptor) -> io::Result<File> {
     }
 }
 
-/// A place at which it matters what a process has done that dies there: in one of some, it stays there for a while.
+/// Has threads of a process stay at some of the places at which it matters whether it is killed there, or of none.
+pub fn stop_where_a_kill_matters(process: Option<ProcessId>) {
+    STOPPED.set(process);
+}
+
+/// A place at which it matters what a process has done that is killed there. In one of some, the thread stays there for a while.
 pub(in crate::vhost_user) fn may_be_interrupted() {
+    if STOPPED.get() == Some(simulation::current_process()) && simulation::random().is_multiple_of(STOPS) {
+        while STOPPED.get() == Some(simulation::current_process()) {
+            simulation::sleep(STOP_INTERVAL);
+        }
+    }
     if simulation::random().is_multiple_of(INTERRUPTED) {
         simulation::sleep(Duration::from_micros(1 + simulation::random() % INTERRUPTED_US_MAX));
     }
