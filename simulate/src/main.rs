@@ -20,6 +20,8 @@ mod gateway;
 mod gateway_plan;
 mod gateway_succession;
 mod group_check;
+mod guest;
+mod guest_monitor;
 mod history;
 mod host;
 #[cfg(test)]
@@ -48,6 +50,7 @@ mod ublk_driver;
 mod upgrade;
 mod upgrade_channel;
 mod upgrade_plan;
+mod virtio_ring;
 mod visitor;
 mod volumes;
 mod write_hold;
