@@ -27,7 +27,7 @@ pub(super) struct EventState {
 pub struct EventDescriptor(RawFd);
 
 impl EventDescriptor {
-    /// One without a signal.
+    /// Event descriptor without a signal.
     ///
     /// # Errors
     /// When the process has no descriptors left.
