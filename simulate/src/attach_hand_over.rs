@@ -7,7 +7,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use attach_crate::HandedServer;
+use attach_crate::{FrontEndListener, HandedServer, HandedVhostServer};
 use engine::hand_over::{
     self, Channel, Fault, Greeting, HandOverError, NewService, NotOffered, OldService, Protocol,
     TakeOverOutcome,
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::attach;
 use crate::disk_node::DiskNode;
-use crate::disk_process::{self, DiskProcess, LISTEN};
+use crate::disk_process::{self, DiskProcess, LISTEN, Listening};
 use crate::hand_over::{END, OtherProcess, WatchedProcess, has_died_within};
 use crate::scene::Scene;
 use crate::upgrade::{Played, State, Upgrade};
@@ -60,6 +60,8 @@ pub(crate) struct Offered {
 pub(crate) enum HandedState {
     /// NBD clients.
     Nbd(HandedServer),
+    /// Guests.
+    VhostUser(HandedVhostServer),
     /// A block device, which the old process leaves behind its last word.
     Ublk,
 }
@@ -125,7 +127,7 @@ fn hand_over(
     simulation::spare()?;
     let has_resumed = Rc::new(Cell::new(false));
     let mut descriptors = vec![Descriptor::HasResumed(has_resumed.clone())];
-    descriptors.extend(process.listener()?.map(Descriptor::Listening));
+    descriptors.extend(process.listener()?);
     let offered = Offered { descriptors: descriptors.len() };
     channel.say_with(&Word::Offer(Box::new(offered)), descriptors)?;
     let Some(new) = upgrade.new_process() else { return Ok(false) };
@@ -145,8 +147,10 @@ struct OldDisk<'a> {
 impl OldService<AttachProtocol> for OldDisk<'_> {
     fn quiesce(&mut self) -> Result<(), HandOverError> {
         let handed = self.process.freeze().map_err(|error| HandOverError::program(Fault::Time, error))?;
-        if let HandedState::Nbd(server) = &handed.0 {
-            self.node.cover_handed(server);
+        match &handed.0 {
+            HandedState::Nbd(server) => self.node.cover_handed(server),
+            HandedState::VhostUser(server) => self.node.cover_handed_guests(server),
+            HandedState::Ublk => {}
         }
         self.handed = Some(handed);
         Ok(())
@@ -161,7 +165,7 @@ impl OldService<AttachProtocol> for OldDisk<'_> {
     }
 
     fn taken(&mut self, failed: Vec<(String, String)>) {
-        self.node.count("NBD clients not taken over", failed.len());
+        self.node.count("clients or guests not taken over", failed.len());
     }
 
     fn after_go(&mut self) {
@@ -255,9 +259,15 @@ fn serve_again(scene: &Rc<Scene>, node: &DiskNode, life: u64, upgrade: &Upgrade)
     }
 }
 
+/// Socket that the old process offers.
+enum Opening {
+    Clients(tcp::Opened),
+    Guests(FrontEndListener),
+}
+
 /// Opened offer of the old process.
 struct Opened {
-    listener: Option<tcp::Opened>,
+    listener: Option<Opening>,
     has_resumed: Rc<Cell<bool>>,
 }
 
@@ -267,7 +277,8 @@ impl Opened {
         let (mut listener, mut has_resumed) = (None, None);
         for descriptor in descriptors {
             match descriptor {
-                Descriptor::Listening(socket) => listener = Some(socket),
+                Descriptor::Listening(socket) => listener = Some(Opening::Clients(socket)),
+                Descriptor::ListeningForGuests(socket) => listener = Some(Opening::Guests(socket)),
                 Descriptor::HasResumed(flag) => has_resumed = Some(flag),
                 _ => return None,
             }
@@ -282,7 +293,7 @@ struct NewDisk<'a> {
     scene: &'a Scene,
     node: &'a DiskNode,
     life: u64,
-    listener: Option<tcp::Opened>,
+    listener: Option<Opening>,
     process: Option<Rc<DiskProcess>>,
 }
 
@@ -297,9 +308,14 @@ impl NewService<AttachProtocol, Descriptor> for NewDisk<'_> {
         let failed = |error: io::Error| HandOverError::program(Fault::ThisProcess, error);
         let connected = attach::connect_once(self.scene, self.node, self.life);
         let connected = connected.map_err(|error| HandOverError::program(Fault::ThisProcess, error))?;
-        let listener = self.listener.as_ref().map(|listener| tcp::adopt(listener, &LISTEN));
-        let listener = listener.transpose().map_err(failed)?;
-        self.process = Some(DiskProcess::open(self.node, self.life, connected, listener).map_err(failed)?);
+        let listening = match &self.listener {
+            None => Listening::Nothing,
+            Some(Opening::Clients(listener)) => {
+                Listening::Clients(tcp::adopt(listener, &LISTEN).map_err(failed)?)
+            }
+            Some(Opening::Guests(listener)) => Listening::Guests(listener.share().map_err(failed)?),
+        };
+        self.process = Some(DiskProcess::open(self.node, self.life, connected, listening).map_err(failed)?);
         Ok(None)
     }
 

@@ -1,4 +1,4 @@
-//! Scenes that have a disk with NBD clients, mishaps of its processes, and those of them that its clients may notice.
+//! Scenes that have a disk with NBD clients or a guest, mishaps of its processes, and those of them that its clients may notice.
 
 use engine::simulation::Random;
 
@@ -24,7 +24,24 @@ impl Plan {
             return;
         }
         let front_end = if random.chance(650) { FrontEnd::Nbd } else { FrontEnd::Ublk };
-        self.disk = Some(DiskPlan { front_end, ..DiskPlan::new(&mut random) });
+        self.add_attach(DiskPlan { front_end, ..DiskPlan::new(&mut random) }, &mut random);
+    }
+
+    /// Adds a disk with a guest to some of the scenes that are left, from a random source of its own.
+    pub(crate) fn vary_guests(&mut self) {
+        let mut random = Random::new(self.seed.wrapping_mul(0x5be0_cd19).wrapping_add(59));
+        let is_other = self.is_reserved || self.is_busy || self.is_late();
+        if is_other || self.disk.is_some() || self.gateways.is_some() || !random.chance(SHARE) {
+            return;
+        }
+        // Guests have no durable writes but by a flush.
+        let plan = DiskPlan { front_end: FrontEnd::VhostUser, durable: 0, ..DiskPlan::new(&mut random) };
+        self.add_attach(plan, &mut random);
+    }
+
+    /// Adds a disk that `attach` serves, with kills and upgrades of its process.
+    fn add_attach(&mut self, plan: DiskPlan, random: &mut Random) {
+        self.disk = Some(plan);
         // Clients know the size of the disk that they have chosen.
         self.mishaps.retain(|mishap| mishap.fault != Fault::Grow);
         let is_alone = random.chance(300);
@@ -35,7 +52,7 @@ impl Plan {
                 self.targets = 2;
             }
             if random.chance(500) {
-                self.add_kills(&mut random);
+                self.add_kills(random);
             }
         }
         for mishap in &mut self.mishaps {
@@ -47,7 +64,7 @@ impl Plan {
             }
         }
         for _ in 0..random.between(1, 4) {
-            let trouble = any_trouble(&mut random);
+            let trouble = any_trouble(random);
             let trouble = match trouble.is_harmless(false) {
                 // The new process has the clients, and gives them up.
                 false if is_alone && random.chance(300) => {
@@ -64,7 +81,7 @@ impl Plan {
         self.mishaps.sort_by_key(|mishap| mishap.at_us);
     }
 
-    /// True if NBD clients keep their connections: processes of their disk are upgraded, and neither process is disturbed.
+    /// True if clients and guests keep their connections: processes of their disk are upgraded, and neither process is disturbed.
     pub(crate) fn keeps_clients(&self) -> bool {
         let is_harmless = |mishap: &Mishap| match mishap.fault {
             Fault::UpgradeAttach { trouble } => trouble.is_harmless(false),

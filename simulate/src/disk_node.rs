@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use attach_crate::{HandedIncoming, HandedServer, HandedStage};
+use attach_crate::{
+    FrontEndSocket, HandedIncoming, HandedServer, HandedStage, HandedVhostServer, stop_where_a_kill_matters,
+};
 use engine::ring::Moment;
 use engine::simulation::{self, Direction, MachineId, ProcessId, sleep};
 
@@ -15,8 +17,12 @@ use crate::disk_plan::{DiskPlan, FrontEnd};
 use crate::fault::{Cut, Fate, Fault};
 use crate::scene::{Scene, address};
 use crate::upgrade::Upgrade;
-use crate::{attach, disk_process, disk_users, nbd_client};
+use crate::{attach, disk_process, disk_users, guest_monitor, nbd_client};
 
+/// Of a thousand kills of a process that serves a guest, those that strike in the middle of an answer, and the longest time of
+/// waiting for one.
+const AIMED: u64 = 600;
+const AIM_US_MAX: u64 = 20_000;
 /// The longest that a process was started before the earlier one was killed.
 const EARLY_MAX: Duration = Duration::from_millis(300);
 
@@ -32,6 +38,8 @@ pub(crate) struct DiskNode {
     /// Present upgrade.
     pub(crate) upgrade: RefCell<Option<Rc<Upgrade>>>,
     pub(crate) layer: RefCell<BlockLayer>,
+    /// Socket for monitors of guests.
+    pub(crate) socket: FrontEndSocket,
     pub(crate) folder: Folder,
     is_busy: Cell<bool>,
     pub(crate) users_done: Cell<u16>,
@@ -48,8 +56,9 @@ impl DiskNode {
         let addresses = &[nbd_client::address().ip()];
         Self {
             layer: RefCell::new(BlockLayer::new(plan.queues, plan.depth)),
+            socket: FrontEndSocket::default(),
             machine: simulation::add_machine(match plan.front_end {
-                FrontEnd::BlockLayer | FrontEnd::Ublk => &[],
+                FrontEnd::BlockLayer | FrontEnd::Ublk | FrontEnd::VhostUser => &[],
                 FrontEnd::Nbd => addresses,
             }),
             process: Cell::new(absent),
@@ -85,6 +94,14 @@ impl DiskNode {
             };
             self.count(stage, 1);
             self.count("NBD clients handed over with unsent replies", usize::from(client.unsent_bytes > 0));
+        }
+    }
+
+    /// The same of guests.
+    pub(crate) fn cover_handed_guests(&self, server: &HandedVhostServer) {
+        for front_end in server.sockets.iter().filter_map(|socket| socket.front_end.as_ref()) {
+            self.count("guests handed over", 1);
+            self.count("guests handed over without virtqueues", usize::from(front_end.vrings.is_empty()));
         }
     }
 
@@ -132,10 +149,19 @@ impl Scene {
         let scene = self.clone();
         let machine = simulation::add_machine(&[]);
         simulation::start_process(disk_users::PROCESS, machine, move || disk_users::live(&scene));
-        if self.disk.as_ref().is_some_and(|disk| disk.plan.front_end == FrontEnd::Nbd) {
-            let scene = self.clone();
-            let machine = simulation::add_machine(&[]);
-            simulation::start_process(nbd_client::PROCESS, machine, move || nbd_client::live(&scene));
+        let scene = self.clone();
+        match self.disk.as_ref().map(|disk| disk.plan.front_end) {
+            Some(FrontEnd::Nbd) => {
+                let machine = simulation::add_machine(&[]);
+                simulation::start_process(nbd_client::PROCESS, machine, move || nbd_client::live(&scene));
+            }
+            Some(FrontEnd::VhostUser) => {
+                let machine = simulation::add_machine(&[]);
+                simulation::start_process(guest_monitor::PROCESS, machine, move || {
+                    guest_monitor::live(&scene);
+                });
+            }
+            _ => {}
         }
         self.start_attach();
     }
@@ -145,7 +171,7 @@ impl Scene {
         let (scene, life) = (self.clone(), node.next_life());
         let live = match node.plan.front_end {
             FrontEnd::BlockLayer => attach::live,
-            FrontEnd::Ublk | FrontEnd::Nbd => disk_process::live,
+            FrontEnd::Ublk | FrontEnd::Nbd | FrontEnd::VhostUser => disk_process::live,
         };
         let process = simulation::start_process(attach::PROCESS, node.machine, move || live(&scene, life));
         node.process.set(process);
@@ -192,9 +218,16 @@ impl Scene {
             sleep(time.min(EARLY_MAX));
         }
         self.cut_disk(node, cut, true);
+        let is_aimed = node.plan.front_end == FrontEnd::VhostUser && simulation::fork_random().chance(AIMED);
+        if is_aimed {
+            node.count("guests' processes killed where it matters", 1);
+            stop_where_a_kill_matters(Some(process));
+            sleep(Duration::from_micros(simulation::fork_random().between(1, AIM_US_MAX)));
+        }
         // What becomes of the file is known before the process is gone, since nothing of it goes on.
         node.folder.abandon(life, record);
         simulation::kill(process);
+        stop_where_a_kill_matters(None);
         let mut random = simulation::fork_random();
         node.queues_done.set(0);
         node.holds.set(false);

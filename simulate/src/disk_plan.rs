@@ -23,6 +23,8 @@ pub(crate) enum FrontEnd {
     Ublk,
     /// As NBD clients of `attach`.
     Nbd,
+    /// As a guest of a hypervisor, by vhost-user.
+    VhostUser,
 }
 
 /// A disk and the processes that serve it.

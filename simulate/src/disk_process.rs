@@ -1,5 +1,5 @@
-//! A process that serves the disk by the code of `attach`, to NBD clients or as a block device, from its start or from an upgrade
-//! to its end. It may be killed at any moment.
+//! A process that serves the disk by the code of `attach`, to NBD clients, to a guest or as a block device, from its start or from
+//! an upgrade to its end. It may be killed at any moment.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use attach_crate::limits::RECOVERY_TIMEOUT_MS;
 use attach_crate::ublk::{Device, DeviceHolder, Geometry};
-use attach_crate::{Descriptor, Disk, HandOverError, Holder, Listener, Server, ServerOptions};
+use attach_crate::{
+    Descriptor, Disk, FrontEndListener, HandOverError, Holder, Listener, Server, ServerOptions, VhostHolder,
+    VhostUserServer,
+};
 use engine::initiator::Paths;
 use engine::ring::RingOptions;
 use engine::ring::tcp::{self, TcpListener};
@@ -24,6 +27,7 @@ use crate::disk_plan::FrontEnd;
 use crate::nbd_client::{DISK, address};
 use crate::scene::Scene;
 use crate::ublk_driver::UblkDriver;
+use crate::upgrade_channel;
 
 /// Options of a process's listener.
 pub(crate) const LISTEN: ListenOptions<'static> =
@@ -43,33 +47,50 @@ pub(crate) struct DiskProcess {
     pub(crate) is_over: Cell<bool>,
 }
 
+/// Socket by which the disk's users come.
+pub(crate) enum Listening {
+    /// None: the disk is a block device.
+    Nothing,
+    /// NBD clients.
+    Clients(TcpListener),
+    /// Monitors of guests.
+    Guests(FrontEndListener),
+}
+
 /// Server of the disk.
 enum DiskServer {
     /// NBD clients, with a second descriptor of the socket that listens.
     Nbd { server: RefCell<Option<Server>>, holder: Holder, listener: TcpListener },
+    /// A guest, in the same way.
+    VhostUser { server: RefCell<Option<VhostUserServer>>, holder: VhostHolder, listener: FrontEndListener },
     /// A block device, as the block layer knows it.
     Ublk { disk: Disk, geometry: Geometry, device: RefCell<Option<Device>>, leaves: Cell<bool> },
 }
 
 impl DiskProcess {
-    /// A process that does not serve yet. An NBD server listens by this socket.
+    /// A process that does not serve yet, and listens by this socket.
     pub(crate) fn open(
         node: &DiskNode,
         life: u64,
         (paths, controller_store): (Arc<Paths>, Arc<ControllerStore>),
-        own_listener: Option<TcpListener>,
+        listening: Listening,
     ) -> io::Result<Rc<Self>> {
         let (name, description) = (DISK.to_owned(), String::new());
         let disk = Disk { name, description, paths: paths.clone(), is_read_only: false };
-        let server = match own_listener {
-            Some(own_listener) => {
+        let options = ServerOptions { threads: node.plan.queues, is_held: true, ..ServerOptions::default() };
+        let server = match listening {
+            Listening::Clients(own_listener) => {
                 let listener = tcp::adopt(&own_listener.share()?, &LISTEN)?;
-                let threads = node.plan.queues;
-                let options = ServerOptions { threads, is_held: true, ..ServerOptions::default() };
                 let server = Server::start(vec![disk], vec![Listener(own_listener)], options)?;
                 DiskServer::Nbd { holder: server.holder(), server: RefCell::new(Some(server)), listener }
             }
-            None => {
+            Listening::Guests(own_listener) => {
+                let listener = own_listener.share()?;
+                let server = VhostUserServer::start(vec![(disk, own_listener)], options)?;
+                let holder = server.holder();
+                DiskServer::VhostUser { holder, server: RefCell::new(Some(server)), listener }
+            }
+            Listening::Nothing => {
                 let geometry = Geometry::of(&disk).map_err(io::Error::other)?;
                 // As `attach` has it of a device that can do more than the namespace can now.
                 if geometry.discard_bytes_max == 0 || geometry.write_zeroes_bytes_max == 0 {
@@ -82,9 +103,13 @@ impl DiskProcess {
     }
 
     /// The socket that listens, for the next process.
-    pub(crate) fn listener(&self) -> io::Result<Option<tcp::Shared>> {
+    pub(crate) fn listener(&self) -> io::Result<Option<upgrade_channel::Descriptor>> {
+        use upgrade_channel::Descriptor::{Listening, ListeningForGuests};
         match &self.server {
-            DiskServer::Nbd { listener, .. } => listener.share().map(Some),
+            DiskServer::Nbd { listener, .. } => listener.share().map(|shared| Some(Listening(shared))),
+            DiskServer::VhostUser { listener, .. } => {
+                listener.share().map(|shared| Some(ListeningForGuests(shared)))
+            }
             DiskServer::Ublk { .. } => Ok(None),
         }
     }
@@ -102,6 +127,9 @@ impl DiskProcess {
             DiskServer::Nbd { holder, .. } => {
                 holder.freeze().map(|(server, descriptors)| (HandedState::Nbd(server), descriptors))
             }
+            DiskServer::VhostUser { holder, .. } => {
+                holder.freeze().map(|(server, descriptors)| (HandedState::VhostUser(server), descriptors))
+            }
             DiskServer::Ublk { .. } => {
                 self.device_holder().map_or(Ok(()), |holder| holder.freeze())?;
                 Ok((HandedState::Ublk, Vec::new()))
@@ -113,6 +141,7 @@ impl DiskProcess {
     pub(crate) fn thaw(&self) {
         match &self.server {
             DiskServer::Nbd { holder, .. } => holder.thaw(false),
+            DiskServer::VhostUser { holder, .. } => holder.thaw(false),
             DiskServer::Ublk { .. } => self.device_holder().iter().for_each(DeviceHolder::thaw),
         }
     }
@@ -135,14 +164,20 @@ impl DiskProcess {
                 holder.thaw(true);
                 true
             }
+            DiskServer::VhostUser { holder, .. } => {
+                holder.thaw(true);
+                true
+            }
             DiskServer::Ublk { .. } => false,
         }
     }
 
     /// Leaves it to the new process, which serves.
     pub(crate) fn leave(&self) {
-        if let DiskServer::Nbd { holder, .. } = &self.server {
-            holder.leave();
+        match &self.server {
+            DiskServer::Nbd { holder, .. } => holder.leave(),
+            DiskServer::VhostUser { holder, .. } => holder.leave(),
+            DiskServer::Ublk { .. } => {}
         }
         self.is_over.set(true);
     }
@@ -155,6 +190,9 @@ impl DiskProcess {
     ) -> Result<Vec<(String, String)>, HandOverError> {
         match (&self.server, state) {
             (DiskServer::Nbd { holder, .. }, HandedState::Nbd(server)) => holder.adopt(server, descriptors),
+            (DiskServer::VhostUser { holder, .. }, HandedState::VhostUser(server)) => {
+                holder.adopt(server, descriptors)
+            }
             (DiskServer::Ublk { .. }, HandedState::Ublk) => Ok(Vec::new()),
             _ => Err(HandOverError::Descriptors),
         }
@@ -171,6 +209,11 @@ impl DiskProcess {
     ) -> io::Result<()> {
         let (disk, geometry, device) = match &self.server {
             DiskServer::Nbd { holder, .. } => {
+                serves();
+                holder.thaw(is_disowned);
+                return Ok(());
+            }
+            DiskServer::VhostUser { holder, .. } => {
                 serves();
                 holder.thaw(is_disowned);
                 return Ok(());
@@ -195,7 +238,7 @@ impl DiskProcess {
 
     fn device_holder(&self) -> Option<DeviceHolder> {
         match &self.server {
-            DiskServer::Nbd { .. } => None,
+            DiskServer::Nbd { .. } | DiskServer::VhostUser { .. } => None,
             DiskServer::Ublk { device, .. } => device.borrow().as_ref().map(Device::holder),
         }
     }
@@ -223,11 +266,16 @@ impl DiskProcess {
     /// Ends the server in order.
     fn stop(&self, node: &DiskNode) {
         self.abandon(node);
-        if let DiskServer::Nbd { server, .. } = &self.server {
-            let server = server.borrow_mut().take();
-            if let Some(server) = server {
-                server.stop();
+        match &self.server {
+            DiskServer::Nbd { server, .. } => {
+                let server = server.borrow_mut().take();
+                server.map(Server::stop);
             }
+            DiskServer::VhostUser { server, .. } => {
+                let server = server.borrow_mut().take();
+                server.map(VhostUserServer::stop);
+            }
+            DiskServer::Ublk { .. } => {}
         }
     }
 
@@ -240,6 +288,9 @@ impl DiskProcess {
     fn has_failed(&self) -> bool {
         match &self.server {
             DiskServer::Nbd { server, .. } => server.borrow().as_ref().is_some_and(Server::has_failed),
+            DiskServer::VhostUser { server, .. } => {
+                server.borrow().as_ref().is_some_and(VhostUserServer::has_failed)
+            }
             DiskServer::Ublk { device, leaves, .. } => {
                 !leaves.get() && device.borrow().as_ref().is_some_and(Device::has_ended)
             }
@@ -278,10 +329,21 @@ pub(crate) fn start(
                     Err(error) => return Err(error),
                 }
             };
-            DiskProcess::open(node, life, connected, Some(listener))?
+            DiskProcess::open(node, life, connected, Listening::Clients(listener))?
+        }
+        FrontEnd::VhostUser => {
+            let connected = attach::connect(scene, node, life);
+            let listener = loop {
+                match node.socket.listen() {
+                    Ok(listener) => break listener,
+                    Err(error) if error.kind() == io::ErrorKind::AddrInUse => sleep(PLACE_INTERVAL),
+                    Err(error) => return Err(error),
+                }
+            };
+            DiskProcess::open(node, life, connected, Listening::Guests(listener))?
         }
         _ => loop {
-            match DiskProcess::open(node, life, attach::connect(scene, node, life), None) {
+            match DiskProcess::open(node, life, attach::connect(scene, node, life), Listening::Nothing) {
                 Ok(process) => break process,
                 Err(error) => simulation::say(|| format!("no block device: {error}")),
             }

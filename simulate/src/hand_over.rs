@@ -177,7 +177,9 @@ impl Opened {
                 Descriptor::Listening(socket) => listening.push(Arc::new(socket)),
                 Descriptor::Hold(hold) => holds.push(hold),
                 Descriptor::HasResumed(flag) => has_resumed = Some(flag),
-                Descriptor::Socket(_) | Descriptor::OfDisk(_) => return None,
+                Descriptor::Socket(_) | Descriptor::OfDisk(_) | Descriptor::ListeningForGuests(_) => {
+                    return None;
+                }
             }
         }
         (listening.len() == offer.listening).then_some(has_resumed).flatten().map(|has_resumed| Self {

@@ -181,6 +181,7 @@ impl Plan {
         self.vary_upgrades();
         self.vary_gateways();
         self.vary_clients();
+        self.vary_guests();
     }
 
     /// Hosts alone, with nothing reserved.

@@ -25,6 +25,8 @@ const UNDER_WAY_US_MAX: u64 = 300;
 pub(crate) enum Descriptor {
     Socket(SharedSocket),
     Listening(tcp::Shared),
+    /// The same for monitors of guests.
+    ListeningForGuests(attach_crate::FrontEndListener),
     Hold(Hold),
     /// A client of a disk, or a file that goes with one.
     OfDisk(attach_crate::Descriptor),

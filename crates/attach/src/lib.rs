@@ -35,8 +35,6 @@ mod tls;
 mod worker_command;
 
 pub mod ublk;
-// The memory of guests is not simulated.
-#[cfg(not(feature = "simulation"))]
 mod vhost_user;
 mod worker;
 
@@ -51,7 +49,13 @@ pub use machine::{Descriptor, Listener};
 pub use server::{Server, ServerOptions, Tally};
 pub use tls::{CertificateError, ServerTls};
 #[cfg(not(feature = "simulation"))]
+pub use vhost_user::GuestModel;
+#[cfg(feature = "simulation")]
 pub use vhost_user::{
-    GuestModel, HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer, HandedVring,
-    VhostHolder, VhostUserServer,
+    BackEndReply, FrontEnd, FrontEndConnection, FrontEndMessage, FrontEndSocket, guest_file,
+    stop_where_a_kill_matters,
+};
+pub use vhost_user::{
+    FrontEndListener, HandedFrontEnd, HandedInflight, HandedRegion, HandedSocket, HandedVhostServer,
+    HandedVring, VhostHolder, VhostUserServer,
 };

@@ -1,12 +1,14 @@
 //! Sockets and files of a simulation.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 use engine::ring::{Socket, tcp};
-use engine::simulation::{self, SharedSocket};
+use engine::simulation::{self, EventDescriptor, SharedSocket};
 
 use crate::buffer_budget::Party;
+use crate::vhost_user::FrontEndConnection;
 
 /// An open socket or file on its way to another process.
 #[derive(Debug)]
@@ -15,6 +17,12 @@ pub enum Descriptor {
     Socket(SharedSocket),
     /// A file with these bytes.
     File(Vec<u8>),
+    /// Memory of a guest, or of its requests in flight.
+    Memory(File),
+    /// A connection of a front end.
+    FrontEnd(FrontEndConnection),
+    /// An event descriptor.
+    Event(EventDescriptor),
 }
 
 /// A socket that takes clients.
@@ -58,7 +66,7 @@ pub(crate) fn share(socket: &Socket) -> io::Result<Descriptor> {
 pub(crate) fn open(socket: Descriptor) -> io::Result<Socket> {
     match socket {
         Descriptor::Socket(socket) => socket.open(),
-        Descriptor::File(_) => Err(io::Error::other("it is not a socket")),
+        _ => Err(io::Error::other("it is not a socket")),
     }
 }
 
@@ -73,6 +81,6 @@ pub(crate) fn bytes_of(file: Descriptor, count: usize) -> io::Result<Vec<u8>> {
     match file {
         Descriptor::File(bytes) if bytes.len() >= count => Ok(bytes[..count].to_vec()),
         Descriptor::File(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Descriptor::Socket(_) => Err(io::Error::other("what is handed over with it is not a file")),
+        _ => Err(io::Error::other("what is to be sent to it is not a file")),
     }
 }

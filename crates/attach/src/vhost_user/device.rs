@@ -79,6 +79,7 @@ impl Device {
     }
 
     /// The device that an export would be, without a namespace.
+    #[cfg(not(feature = "simulation"))]
     pub(super) fn model(export: Export) -> Self {
         let segment_bytes = PIECE_BYTES as u32;
         Self { export, serial: [0; SERIAL_BYTES], segment_bytes, zeroes_bytes: PIECE_BYTES }

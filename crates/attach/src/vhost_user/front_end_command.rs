@@ -1,16 +1,16 @@
 //! Commands to the thread of a front end's socket while it serves.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
-use rustix::event::{EventfdFlags, eventfd};
+use engine::ring::channel::{Receiver, Sender, channel};
 
 use super::handed_front_end::HandedSocket;
+use super::machine::Wake;
 use crate::hand_over_error::HandOverError;
+use crate::machine::Descriptor;
 
 /// State that a socket's thread hands over, with the descriptors.
-pub(super) type HandedWithFds = (HandedSocket, Vec<OwnedFd>);
+pub(super) type HandedWithFds = (HandedSocket, Vec<Descriptor>);
 
 /// Command to the thread of a socket.
 pub(super) enum FrontEndCommand {
@@ -39,20 +39,20 @@ pub(super) enum QuiesceEnd {
 #[derive(Clone)]
 pub(super) struct FrontEndThreadHandle {
     commands: Sender<FrontEndCommand>,
-    wake: Arc<OwnedFd>,
+    wake: Arc<Wake>,
 }
 
 impl FrontEndThreadHandle {
-    /// Handle, receiver of its commands, and a descriptor that is readable when there are some.
-    pub(super) fn new() -> std::io::Result<(Self, Receiver<FrontEndCommand>, Arc<OwnedFd>)> {
+    /// Handle, receiver of its commands, and a descriptor that is signalled when there are some.
+    pub(super) fn new() -> std::io::Result<(Self, Receiver<FrontEndCommand>, Arc<Wake>)> {
         let (commands, ordered) = channel();
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let wake = Arc::new(Wake::new()?);
         Ok((Self { commands, wake: wake.clone() }, ordered, wake))
     }
 
     /// Sends a command. A thread that has ended receives none.
     pub(super) fn send(&self, command: FrontEndCommand) {
         let _ = self.commands.send(command);
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.wake.signal();
     }
 }

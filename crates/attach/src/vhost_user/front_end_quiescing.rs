@@ -2,21 +2,22 @@
 //! touches nothing until a command to resume, or to leave the front end to another process.
 
 use std::io;
-use std::net::Shutdown;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use engine::ring::channel::Sender;
+use engine::ring::now;
 
 use super::front_end_command::{FrontEndCommand, HandedWithFds, QuiesceEnd};
 use super::front_end_thread::{Caller, FrontEndThread, lock};
 use super::handed_front_end::{HandedFrontEnd, HandedSocket};
-use super::resumed_handler::resumed_handler;
+use super::machine::{Handler, close, open};
 use super::session::Session;
 use crate::hand_over_error::HandOverError;
 use crate::handed_client::HandedDisk;
 use crate::limits::HAND_OVER_TIMEOUT_MS;
+use crate::machine::Descriptor;
 
 /// Interval at which the end of the server is checked while its thread has no commands.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -33,7 +34,7 @@ impl FrontEndThread {
     pub(super) fn quiesce_with(&self, session: &Mutex<Session>) -> Option<QuiesceEnd> {
         let asker = self.freeze_request()?;
         let mut stopping = lock(session).quiesce();
-        let until = Instant::now() + Duration::from_millis(HAND_OVER_TIMEOUT_MS);
+        let until = now().after(Duration::from_millis(HAND_OVER_TIMEOUT_MS));
         let is_quiet = lock(session).await_quiet(&mut stopping, Some(until));
         let state = match is_quiet {
             true => self.state(Some(&lock(session))),
@@ -52,7 +53,7 @@ impl FrontEndThread {
     /// Sender for the quiesced state, if a freeze was requested.
     fn freeze_request(&self) -> Option<Sender<Result<HandedWithFds, HandOverError>>> {
         // Commands before it belong to a quiescence that is over.
-        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        self.wake.clear();
         self.commands.try_iter().find_map(|command| match command {
             FrontEndCommand::Freeze(asker) => Some(asker),
             _ => None,
@@ -77,7 +78,7 @@ impl FrontEndThread {
                 FrontEndCommand::Thaw(false) => return QuiesceEnd::GoesOn(Ok(())),
                 FrontEndCommand::Thaw(true) => {
                     if let Some(caller) = adopted.take() {
-                        let _ = caller.stream.shutdown(Shutdown::Both);
+                        close(&caller.stream);
                     }
                     return QuiesceEnd::Disowned;
                 }
@@ -94,7 +95,7 @@ impl FrontEndThread {
         let disk = HandedDisk { name: self.disk.name.clone(), block_bytes: export.block_bytes };
         let state = session.map(Session::state).transpose()?;
         let (front_end, descriptors) = state.unzip();
-        let descriptors: Vec<OwnedFd> = descriptors.unwrap_or_default();
+        let descriptors: Vec<Descriptor> = descriptors.unwrap_or_default();
         Ok((HandedSocket { disk, front_end, descriptors: descriptors.len() }, descriptors))
     }
 
@@ -112,14 +113,13 @@ impl FrontEndThread {
     fn caller(
         &self,
         handed: &HandedFrontEnd,
-        mut descriptors: impl Iterator<Item = OwnedFd>,
+        mut descriptors: impl Iterator<Item = Descriptor>,
     ) -> io::Result<Caller> {
         let connection = descriptors.next().ok_or_else(|| io::Error::other("its connection is missing"))?;
-        let stream = Arc::new(UnixStream::from(connection));
-        stream.set_nonblocking(false)?;
+        let stream = Arc::new(open(connection)?);
         let session = self.session(&stream)?;
         let agreed = (handed.features, handed.protocol_features);
-        let handler = resumed_handler(&*stream, agreed, session.clone())?;
+        let handler = Handler::resumed(&stream, agreed, &session)?;
         lock(&session).go_on(handed, descriptors)?;
         Ok(Caller { stream, session, handler })
     }

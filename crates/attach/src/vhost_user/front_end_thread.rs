@@ -1,23 +1,21 @@
 //! The thread of a socket: it takes one front end after the other, and hears each until its end.
 
 use std::io;
-use std::net::Shutdown;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use vhost::vhost_user::{BackendReqHandler, Error};
+use engine::ring::channel::Receiver;
+use engine::ring::thread::sleep;
+use vhost::vhost_user::Error;
 
-use super::backend_channel::BackendChannel;
 use super::device::Device;
 use super::front_end_command::{FrontEndCommand, QuiesceEnd};
+use super::machine::{
+    Arrival, Awaited, Connection, FrontEndListener, Handler, Message, Wake, accept, await_front_end,
+    await_more, close, guarded,
+};
 use super::mapping_share::MappingShare;
-use super::message::{Arrival, Message};
 use super::session::Session;
 use super::vring_command::VringWorkerHandle;
 use crate::disk::Disk;
@@ -30,16 +28,16 @@ const REST_INTERVAL: Duration = Duration::from_millis(10);
 pub(super) struct FrontEndThread {
     pub(super) front_end: usize,
     pub(super) disk: Disk,
-    pub(super) listener: UnixListener,
+    pub(super) listener: FrontEndListener,
     pub(super) workers: Arc<[VringWorkerHandle]>,
     pub(super) stopping: Arc<AtomicBool>,
-    /// Readable once it shall end.
-    pub(super) end: Arc<OwnedFd>,
+    /// Signalled once it shall end.
+    pub(super) end: Arc<Wake>,
     /// The connection of the front end that is there, so that hearing it can be ended.
-    pub(super) connection: Arc<Mutex<Option<Arc<UnixStream>>>>,
-    /// Commands while it serves, with a descriptor that is readable then.
+    pub(super) connection: Arc<Mutex<Option<Arc<Connection>>>>,
+    /// Commands while it serves, with a descriptor that is signalled then.
     pub(super) commands: Receiver<FrontEndCommand>,
-    pub(super) wake: Arc<OwnedFd>,
+    pub(super) wake: Arc<Wake>,
     /// Set to start in held state, and serve on command.
     pub(super) is_held: bool,
     /// Mappings that its front ends may have.
@@ -48,9 +46,9 @@ pub(super) struct FrontEndThread {
 
 /// A front end that is heard.
 pub(super) struct Caller {
-    pub(super) stream: Arc<UnixStream>,
+    pub(super) stream: Arc<Connection>,
     pub(super) session: Arc<Mutex<Session>>,
-    pub(super) handler: BackendReqHandler<Mutex<Session>>,
+    pub(super) handler: Handler,
 }
 
 /// Continuation after a front end.
@@ -87,14 +85,13 @@ impl FrontEndThread {
                 break;
             }
             // Whatever a front end brings about is its own affair.
-            let then =
-                catch_unwind(AssertUnwindSafe(|| self.hear(&mut caller, is_new))).unwrap_or_else(|_| {
-                    tracing::error!(
-                        disk = self.disk.name,
-                        "hearing a vhost-user front end failed; closing its connection"
-                    );
-                    Then::Next
-                });
+            let then = guarded(|| self.hear(&mut caller, is_new)).unwrap_or_else(|| {
+                tracing::error!(
+                    disk = self.disk.name,
+                    "hearing a vhost-user front end failed; closing its connection"
+                );
+                Then::Next
+            });
             *self.connection() = None;
             if let Then::End = then {
                 break;
@@ -103,7 +100,7 @@ impl FrontEndThread {
         front_ends
     }
 
-    fn connection(&self) -> MutexGuard<'_, Option<Arc<UnixStream>>> {
+    fn connection(&self) -> MutexGuard<'_, Option<Arc<Connection>>> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -112,40 +109,31 @@ impl FrontEndThread {
     }
 
     /// The next front end; `None` once it shall end.
-    fn next(&self) -> Option<UnixStream> {
+    fn next(&self) -> Option<Connection> {
         loop {
-            let mut descriptors = [
-                PollFd::new(&self.listener, PollFlags::IN),
-                PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
-            ];
-            match poll(&mut descriptors, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => {
-                    tracing::error!(disk = self.disk.name, %error, "cannot wait for vhost-user front ends");
-                    return None;
-                }
+            if let Err(error) = await_front_end(&self.listener, [&self.end, &self.wake]) {
+                tracing::error!(disk = self.disk.name, %error, "cannot wait for vhost-user front ends");
+                return None;
             }
             if self.is_ending() || matches!(self.quiesce_alone(), Some(QuiesceEnd::Leaves)) {
                 return None;
             }
-            match self.listener.accept() {
-                Ok((stream, _)) => return Some(stream),
+            match accept(&self.listener) {
+                Ok(stream) => return Some(stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
                     tracing::warn!(disk = self.disk.name, %error, "cannot accept a vhost-user front end; the next one is tried");
-                    std::thread::sleep(Duration::from_millis(100));
+                    sleep(Duration::from_millis(100));
                 }
             }
         }
     }
 
     /// A front end that has connected.
-    fn greet(&self, stream: &Arc<UnixStream>) -> Option<Caller> {
+    fn greet(&self, stream: &Arc<Connection>) -> Option<Caller> {
         let begin = || {
             let session = self.session(stream)?;
-            stream.set_nonblocking(false)?;
-            let handler = BackendReqHandler::from_stream(stream.try_clone()?, session.clone());
+            let handler = Handler::new(stream, &session)?;
             Ok::<_, io::Error>(Caller { stream: stream.clone(), session, handler })
         };
         let begun = begin();
@@ -156,7 +144,7 @@ impl FrontEndThread {
     }
 
     /// Session of a front end that has sent nothing yet.
-    pub(super) fn session(&self, stream: &Arc<UnixStream>) -> io::Result<Arc<Mutex<Session>>> {
+    pub(super) fn session(&self, stream: &Arc<Connection>) -> io::Result<Arc<Mutex<Session>>> {
         let device = Device::of(&self.disk).map_err(io::Error::other)?;
         let disk = (self.disk.paths.clone(), device);
         let session =
@@ -190,9 +178,7 @@ impl FrontEndThread {
                     Some(QuiesceEnd::Disowned) => break Error::Disconnected,
                     Some(QuiesceEnd::Leaves) => break Error::SocketRetry(io::ErrorKind::Interrupted.into()),
                 }
-                let coming = BackendChannel::coming(&**stream);
-                lock(session).coming = coming;
-                match handler.handle_request() {
+                match handler.handle(stream) {
                     Ok(()) | Err(Error::SocketRetry(_)) => {}
                     Err(error) => break error,
                 }
@@ -210,34 +196,30 @@ impl FrontEndThread {
         }
         lock(session).end(!self.is_ending());
         // The front end sees the end only after its guest's requests have ended.
-        let _ = stream.shutdown(Shutdown::Both);
+        close(stream);
         if self.is_ending() { Then::End } else { Then::Next }
     }
 
     /// Waits for a message of a front end, for its end, for the end of the time that a message may take, or for a command to
     /// this thread, and notifies the front end meanwhile when its disk has another size. True if there is a message.
-    fn wait_for_message(&self, stream: &UnixStream, session: &Mutex<Session>, message: &mut Message) -> bool {
+    fn wait_for_message(&self, stream: &Connection, session: &Mutex<Session>, message: &mut Message) -> bool {
         let notice_interval = Duration::from_millis(SIZE_NOTICE_INTERVAL_MS);
         loop {
             let arrival = message.arrival(stream);
-            let (events, timeout) = match arrival {
-                Arrival::Nothing => (PollFlags::IN, lock(session).has_channel().then_some(notice_interval)),
-                Arrival::Part => (PollFlags::RDHUP, Some(REST_INTERVAL)),
-                Arrival::Whole => (PollFlags::empty(), Some(Duration::ZERO)),
+            let timeout = match arrival {
+                Arrival::Nothing => lock(session).has_channel().then_some(notice_interval),
+                Arrival::Part => Some(REST_INTERVAL),
+                Arrival::Whole => Some(Duration::ZERO),
             };
-            let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-            let mut descriptors =
-                [PollFd::new(stream, events), PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
-            let polled = poll(&mut descriptors, timeout.as_ref());
-            let has_command = !descriptors[1].revents().is_empty();
-            if arrival == Arrival::Whole || message.is_late() || has_command {
+            let awaited = await_more(stream, arrival, &self.wake, timeout);
+            if arrival == Arrival::Whole || message.is_late() || awaited == Awaited::Command {
                 return arrival == Arrival::Whole;
             }
-            match polled {
-                Ok(0) if arrival == Arrival::Nothing => lock(session).tell_size(),
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            match awaited {
+                Awaited::Time if arrival == Arrival::Nothing => lock(session).tell_size(),
                 // The read reports the fault.
-                Err(_) => return true,
+                Awaited::Fault => return true,
+                _ => {}
             }
         }
     }

@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use vhost::vhost_user::message::VhostUserMemoryRegion;
@@ -14,8 +13,10 @@ use vm_memory::{
 };
 
 use super::handed_front_end::HandedRegion;
+use super::machine::{open_file, share_file};
 use super::mapping_share::MappingShare;
 use super::shared_mapping::{SharedMapping, not_whole, page_bytes};
+use crate::machine::Descriptor;
 
 /// Address range of a region in the front end.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +107,7 @@ impl GuestMemory {
     }
 
     /// State for another process, with the files.
-    pub(super) fn handed(&self) -> io::Result<(Vec<HandedRegion>, Vec<OwnedFd>)> {
+    pub(super) fn handed(&self) -> io::Result<(Vec<HandedRegion>, Vec<Descriptor>)> {
         let Some(memory) = &self.memory else { return Ok(Default::default()) };
         let (mut regions, mut files) = (Vec::new(), Vec::new());
         for mapping in &self.mappings {
@@ -115,13 +116,13 @@ impl GuestMemory {
             let file = file.ok_or_else(|| io::Error::other("a region of memory has no file"))?;
             let Mapping { front_end, guest, size } = *mapping;
             regions.push(HandedRegion { guest, front_end, size, offset: file.start() });
-            files.push(file.file().as_fd().try_clone_to_owned()?);
+            files.push(share_file(file.file())?);
         }
         Ok((regions, files))
     }
 
     /// The same memory in another process.
-    pub(super) fn go_on(&mut self, handed: &[HandedRegion], files: Vec<OwnedFd>) -> io::Result<()> {
+    pub(super) fn go_on(&mut self, handed: &[HandedRegion], files: Vec<Descriptor>) -> io::Result<()> {
         let region = |handed: &HandedRegion| {
             let HandedRegion { guest, front_end, size, offset } = *handed;
             VhostUserMemoryRegion::new(guest, size, front_end, offset)
@@ -131,7 +132,7 @@ impl GuestMemory {
         }
         if !handed.is_empty() {
             let regions: Vec<_> = handed.iter().map(region).collect();
-            self.replace(&regions, files.into_iter().map(File::from).collect())?;
+            self.replace(&regions, files.into_iter().map(open_file).collect::<io::Result<_>>()?)?;
         }
         Ok(())
     }

@@ -1,15 +1,17 @@
 //! Handle of a running server of front ends, for their hand-over to another process, or from one.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use engine::ring::channel::{Receiver, channel};
+use engine::ring::{Moment, now};
 
 use super::front_end_command::{FrontEndCommand, FrontEndThreadHandle};
 use super::handed_front_end::HandedVhostServer;
 use crate::hand_over_error::HandOverError;
 use crate::limits::{HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS};
+use crate::machine::Descriptor;
 
 /// Time for a thread to take over the state of another process.
 const ADOPTION: Duration = Duration::from_secs(5);
@@ -31,7 +33,7 @@ impl VhostHolder {
     ///
     /// # Errors
     /// When what is under way takes too long. The server serves on then.
-    pub fn freeze(&self) -> Result<(HandedVhostServer, Vec<OwnedFd>), HandOverError> {
+    pub fn freeze(&self) -> Result<(HandedVhostServer, Vec<Descriptor>), HandOverError> {
         let frozen = self.try_freeze();
         if frozen.is_err() {
             self.thaw(false);
@@ -39,14 +41,14 @@ impl VhostHolder {
         frozen
     }
 
-    fn try_freeze(&self) -> Result<(HandedVhostServer, Vec<OwnedFd>), HandOverError> {
+    fn try_freeze(&self) -> Result<(HandedVhostServer, Vec<Descriptor>), HandOverError> {
         let ask = |handle: &FrontEndThreadHandle| {
             let (asker, answer) = channel();
             handle.send(FrontEndCommand::Freeze(asker));
             answer
         };
         let answers: Vec<_> = self.sockets.iter().map(ask).collect();
-        let until = Instant::now() + Duration::from_millis(HAND_OVER_TIMEOUT_MS + HAND_OVER_STALL_MS);
+        let until = now().after(Duration::from_millis(HAND_OVER_TIMEOUT_MS + HAND_OVER_STALL_MS));
         let (mut handed, mut descriptors) = (HandedVhostServer::default(), Vec::new());
         for answered in &answers {
             let (handle, own) = answer(answered, until)??;
@@ -75,7 +77,7 @@ impl VhostHolder {
     pub fn adopt(
         &self,
         handed: HandedVhostServer,
-        descriptors: Vec<OwnedFd>,
+        descriptors: Vec<Descriptor>,
     ) -> Result<Vec<(String, String)>, HandOverError> {
         let count = handed.sockets.iter().fold(0_usize, |sum, handle| sum.saturating_add(handle.descriptors));
         if handed.sockets.len() != self.sockets.len() || count != descriptors.len() {
@@ -90,7 +92,7 @@ impl VhostHolder {
             handle.send(FrontEndCommand::Adopt(Box::new((handed, own)), asker));
             answers.push((name, answer));
         }
-        let until = Instant::now() + ADOPTION;
+        let until = now().after(ADOPTION);
         let mut failed = Vec::new();
         for (name, adopted) in answers {
             let reason = answer(&adopted, until)?;
@@ -100,7 +102,7 @@ impl VhostHolder {
     }
 }
 
-fn answer<T>(answers: &Receiver<T>, until: Instant) -> Result<T, HandOverError> {
-    let answered = answers.recv_timeout(until.saturating_duration_since(Instant::now()));
+fn answer<T>(answers: &Receiver<T>, until: Moment) -> Result<T, HandOverError> {
+    let answered = answers.recv_timeout(until.since(now()));
     answered.map_err(|_| HandOverError::GuestsBusy)
 }

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -13,9 +12,11 @@ use vhost::vhost_user::message::VhostUserInflight;
 use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 
 use super::handed_front_end::HandedInflight;
+use super::machine::{open_file, share_file};
 use super::mapping_share::MappingShare;
 use super::shared_mapping::SharedMapping;
 use crate::limits::{VRING_ENTRIES_MAX, VRINGS_MAX};
+use crate::machine::Descriptor;
 
 /// Of the specification's layout for split virtqueues (vhost-user, inflight I/O tracking): a header, and a state for each
 /// descriptor.
@@ -109,20 +110,20 @@ impl InflightRegion {
     }
 
     /// Description for another process, with its file.
-    pub(super) fn handed(&self) -> io::Result<(HandedInflight, OwnedFd)> {
+    pub(super) fn handed(&self) -> io::Result<(HandedInflight, Descriptor)> {
         let file = self.mapping.memory.file_offset();
         let file = file.ok_or_else(|| io::Error::other("the in-flight region has no file"))?;
-        Ok((self.description, file.file().as_fd().try_clone_to_owned()?))
+        Ok((self.description, share_file(file.file())?))
     }
 
     /// The same region in another process.
     pub(super) fn going_on(
         handed: HandedInflight,
-        file: OwnedFd,
+        file: Descriptor,
         share: &Arc<MappingShare>,
     ) -> io::Result<Self> {
         let HandedInflight { size, offset, vrings, entries } = handed;
-        Self::map(&VhostUserInflight::new(size, offset, vrings, entries), file.into(), share)
+        Self::map(&VhostUserInflight::new(size, offset, vrings, entries), open_file(file)?, share)
     }
 
     /// The part of one virtqueue. Without it, requests would be done twice or never when a process dies that serves it.

@@ -1,22 +1,19 @@
 //! A vhost-user server: its threads, and how they begin and end.
 
 use std::io;
-use std::net::Shutdown;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
 
 use engine::ring::Waker;
+use engine::ring::channel::channel;
+use engine::ring::thread::{Builder, JoinHandle};
 use nbd::Export;
-use rustix::event::{EventfdFlags, eventfd};
 
 use super::device::Device;
 use super::front_end_command::FrontEndThreadHandle;
 use super::front_end_thread::FrontEndThread;
 use super::holder::VhostHolder;
+use super::machine::{Connection, FrontEndListener, Wake, close, prepare};
 use super::mapping_share::MappingShare;
 use super::vring_command::VringWorkerHandle;
 use super::worker::{Plan, Worker};
@@ -27,8 +24,8 @@ use crate::server::{ServerOptions, Tally, start_thread};
 /// A server of vhost-user front ends that runs. Dropping it ends it as `stop` does.
 pub struct VhostUserServer {
     stopping: Arc<AtomicBool>,
-    end: Arc<OwnedFd>,
-    connections: Vec<Arc<Mutex<Option<Arc<UnixStream>>>>>,
+    end: Arc<Wake>,
+    connections: Vec<Arc<Mutex<Option<Arc<Connection>>>>>,
     workers: Vec<(Waker, JoinHandle<Tally>)>,
     front_ends: Vec<JoinHandle<u64>>,
     front_end_handles: Vec<FrontEndThreadHandle>,
@@ -42,16 +39,16 @@ impl VhostUserServer {
     ///
     /// # Errors
     /// When a namespace cannot be a disk, there are more than `limits::FRONT_ENDS_MAX`, or the system gives no ring or thread.
-    pub fn start(disks: Vec<(Disk, UnixListener)>, options: ServerOptions) -> io::Result<Self> {
+    pub fn start(disks: Vec<(Disk, FrontEndListener)>, options: ServerOptions) -> io::Result<Self> {
         if disks.len() > FRONT_ENDS_MAX {
             return Err(io::Error::other(format!("there are more than {FRONT_ENDS_MAX} namespaces")));
         }
-        let device = |(disk, _): &(Disk, UnixListener)| Device::of(disk).map_err(io::Error::other);
+        let device = |(disk, _): &(Disk, FrontEndListener)| Device::of(disk).map_err(io::Error::other);
         let devices = disks.iter().map(device).collect::<io::Result<Vec<_>>>()?;
         let count = options.threads_for(disks.iter().map(|(disk, _)| disk));
         let mut server = Self {
             stopping: Arc::default(),
-            end: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+            end: Arc::new(Wake::new()?),
             connections: Vec::new(),
             workers: Vec::new(),
             front_ends: Vec::new(),
@@ -75,7 +72,7 @@ impl VhostUserServer {
         }
         let workers: Arc<[VringWorkerHandle]> = workers.into();
         for (front_end, (disk, listener)) in disks.into_iter().enumerate() {
-            listener.set_nonblocking(true)?;
+            prepare(&listener)?;
             let connection = Arc::<Mutex<_>>::default();
             server.connections.push(connection.clone());
             let (stopping, end) = (server.stopping.clone(), server.end.clone());
@@ -129,14 +126,14 @@ impl VhostUserServer {
 
     fn finish(&mut self) -> Tally {
         self.stopping.store(true, Ordering::Release);
-        let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
+        self.end.signal();
         self.workers.iter().for_each(|(waker, _)| waker.wake());
         // Guests get their completions before their front ends see the end.
         let mut sum: Tally = self.workers.drain(..).filter_map(|(_, thread)| thread.join().ok()).sum();
         let is_left = self.is_left.load(Ordering::Acquire);
         for connection in self.connections.iter().filter(|_| !is_left) {
             if let Some(stream) = &*connection.lock().unwrap_or_else(PoisonError::into_inner) {
-                let _ = stream.shutdown(Shutdown::Both);
+                close(stream);
             }
         }
         sum.clients = self.front_ends.drain(..).filter_map(|front_end| front_end.join().ok()).sum();

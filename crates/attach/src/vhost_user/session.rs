@@ -4,12 +4,10 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
 
 use engine::initiator::Paths;
+use engine::ring::channel::{Sender, channel};
 use vhost::vhost_user::message::{
     VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
     VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
@@ -20,12 +18,10 @@ use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 use virtio_queue::{Queue, QueueT as _};
 use vm_memory::GuestMemoryMmap;
 
-use super::backend_channel::BackendChannel;
-use super::call::Call;
-use super::descriptor;
 use super::device::{Device, PROTOCOL_FEATURES};
 use super::guest_memory::GuestMemory;
 use super::inflight::InflightRegion;
+use super::machine::{BackendChannel, Call, Connection, Event, event_of};
 use super::mapping_share::MappingShare;
 use super::vring;
 use super::vring_command::{VringCommand, VringWorkerHandle};
@@ -41,8 +37,8 @@ pub(super) struct VringSettings {
     /// Tables of the rings, by the addresses of the front end.
     pub(super) tables: Option<Tables>,
     pub(super) next_avail: u16,
-    pub(super) kick: Option<Arc<OwnedFd>>,
-    pub(super) call: Option<Arc<OwnedFd>>,
+    pub(super) kick: Option<Arc<Event>>,
+    pub(super) call: Option<Arc<Event>>,
     pub(super) is_enabled: bool,
     pub(super) is_running: bool,
 }
@@ -67,7 +63,7 @@ pub(super) struct Session {
     pub(super) channel: Option<BackendChannel>,
     /// The threads. Virtqueues are given to them in turn.
     workers: Arc<[VringWorkerHandle]>,
-    pub(super) connection: Arc<UnixStream>,
+    pub(super) connection: Arc<Connection>,
     pub(super) memory: GuestMemory,
     /// Requests under way, in memory that the front end keeps.
     pub(super) inflight: Option<InflightRegion>,
@@ -82,7 +78,7 @@ impl Session {
         front_end: usize,
         (paths, device): (Arc<Paths>, Device),
         workers: Arc<[VringWorkerHandle]>,
-        (connection, share): (Arc<UnixStream>, Arc<MappingShare>),
+        (connection, share): (Arc<Connection>, Arc<MappingShare>),
     ) -> Self {
         Self {
             front_end,
@@ -196,6 +192,27 @@ impl Session {
         }
         drop(asker);
         while answers.recv().is_ok() {}
+    }
+
+    /// Has the guest announce requests by this from now on.
+    pub(super) fn set_kick(&mut self, index: u32, kick: Event) -> Result<()> {
+        self.vring(index)?;
+        self.stop(index as usize, false);
+        self.vring(index)?.kick = Some(Arc::new(kick));
+        self.start(index as usize)
+    }
+
+    /// Notifies the guest by this from now on.
+    pub(super) fn set_call(&mut self, index: u32, call: Option<Event>) -> Result<()> {
+        let call = call.map(Arc::new);
+        self.vring(index)?.call = call.clone();
+        if self.vring(index)?.is_running {
+            let (mut call, vring_index) = (call.map(Call::new), self.vring_index(index as usize));
+            VringWorkerHandle::execute([self.worker(index as usize)], |done| {
+                VringCommand::Call(vring_index, call.take(), done)
+            });
+        }
+        Ok(())
     }
 
     fn tell_memory(&self) {
@@ -318,22 +335,12 @@ impl VhostUserBackendReqHandlerMut for Session {
         self.vring(index.into())?;
         let file =
             file.ok_or(Error::InvalidOperation("a virtqueue without kicks would have to be polled"))?;
-        let kick = descriptor::event(file).map_err(Error::ReqHandlerError)?;
-        self.stop(index.into(), false);
-        self.vring(index.into())?.kick = Some(Arc::new(kick));
-        self.start(index.into())
+        self.set_kick(index.into(), event_of(file).map_err(Error::ReqHandlerError)?)
     }
 
     fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        let call = file.map(descriptor::event).transpose().map_err(Error::ReqHandlerError)?.map(Arc::new);
-        self.vring(index.into())?.call = call.clone();
-        if self.vring(index.into())?.is_running {
-            let (mut call, vring_index) = (call.map(Call::new), self.vring_index(index.into()));
-            VringWorkerHandle::execute([self.worker(index.into())], |done| {
-                VringCommand::Call(vring_index, call.take(), done)
-            });
-        }
-        Ok(())
+        let call = file.map(event_of).transpose().map_err(Error::ReqHandlerError)?;
+        self.set_call(index.into(), call)
     }
 
     fn set_vring_err(&mut self, index: u8, _file: Option<File>) -> Result<()> {

@@ -1,20 +1,20 @@
 //! A front end that is handed over: how nothing of it is under way, what another process needs to go on with it, and how one begins
 //! that another process has heard.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
+use std::sync::mpsc::RecvTimeoutError;
 
-use super::backend_channel::BackendChannel;
-use super::descriptor;
+use engine::ring::channel::{Receiver, channel};
+use engine::ring::{Moment, now};
+
 use super::handed_front_end::{HandedFrontEnd, HandedVring};
 use super::inflight::InflightRegion;
+use super::machine::{BackendChannel, Event, open_event, share, share_event};
 use super::session::{Session, Tables, VringSettings};
 use super::vring::Stopped;
 use crate::limits::{VRING_ENTRIES_MAX, VRINGS_MAX};
+use crate::machine::Descriptor;
 
 /// Virtqueues that are about to stop, by their numbers.
 pub(super) struct Stopping(Vec<(usize, Receiver<Stopped>)>);
@@ -32,13 +32,13 @@ impl Session {
     }
 
     /// Waits until nothing of the virtqueues is under way, or until the limit. Says whether that is so.
-    pub(super) fn await_quiet(&mut self, stopping: &mut Stopping, until: Option<Instant>) -> bool {
+    pub(super) fn await_quiet(&mut self, stopping: &mut Stopping, until: Option<Moment>) -> bool {
         while let Some((index, answer)) = stopping.0.last() {
             let index = *index;
             let stopped = match until {
                 None => answer.recv().ok(),
-                Some(until) => match answer.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                    Err(std::sync::mpsc::RecvTimeoutError::Timeout) => return false,
+                Some(until) => match answer.recv_timeout(until.since(now())) {
+                    Err(RecvTimeoutError::Timeout) => return false,
                     answer => answer.ok(),
                 },
             };
@@ -58,8 +58,8 @@ impl Session {
     }
 
     /// State from which another process can continue it, and the descriptors.
-    pub(super) fn state(&self) -> io::Result<(HandedFrontEnd, Vec<OwnedFd>)> {
-        let mut descriptors = vec![self.connection.as_fd().try_clone_to_owned()?];
+    pub(super) fn state(&self) -> io::Result<(HandedFrontEnd, Vec<Descriptor>)> {
+        let mut descriptors = vec![share(&self.connection)?];
         if let Some(channel) = &self.channel {
             descriptors.push(channel.handed()?);
         }
@@ -77,7 +77,7 @@ impl Session {
                 continue;
             }
             for event in [kick, call].into_iter().flatten() {
-                descriptors.push(event.try_clone()?);
+                descriptors.push(share_event(event)?);
             }
             let tables = tables.map(|Tables { descriptors, available, used }| [descriptors, available, used]);
             let (has_kick, has_call) = (kick.is_some(), call.is_some());
@@ -100,7 +100,7 @@ impl Session {
     pub(super) fn go_on(
         &mut self,
         handed: &HandedFrontEnd,
-        mut descriptors: impl Iterator<Item = OwnedFd>,
+        mut descriptors: impl Iterator<Item = Descriptor>,
     ) -> io::Result<()> {
         let missing = || io::Error::other("descriptors are missing");
         if self.features != handed.features {
@@ -121,9 +121,9 @@ impl Session {
             let is_size = entries == 0 || entries.is_power_of_two() && entries <= VRING_ENTRIES_MAX;
             let vring = self.vrings.get_mut(index).filter(|_| is_size);
             let vring = vring.ok_or_else(|| io::Error::other("a virtqueue is not one that there can be"))?;
-            let mut event = |has: bool| -> io::Result<Option<Arc<OwnedFd>>> {
-                let file = has.then(|| descriptors.next().ok_or_else(missing)).transpose()?;
-                file.map(|file| descriptor::event(File::from(file)).map(Arc::new)).transpose()
+            let mut event = |has: bool| -> io::Result<Option<Arc<Event>>> {
+                let event = has.then(|| descriptors.next().ok_or_else(missing)).transpose()?;
+                event.map(|event| open_event(event).map(Arc::new)).transpose()
             };
             let (kick, call) = (event(has_kick)?, event(has_call)?);
             let tables = tables.map(|[descriptors, available, used]| Tables { descriptors, available, used });

@@ -3,19 +3,16 @@
 
 use std::collections::VecDeque;
 use std::fmt::Display;
-use std::net::Shutdown;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
+use engine::ring::channel::Sender;
 use virtio_queue::{Error, Queue, QueueOwnedT as _, QueueT as _};
 use vm_memory::{GuestAddress, GuestMemoryMmap};
 
-use super::call::Call;
 use super::chain::{BadChain, Chain};
 use super::guest_memory::Memory;
 use super::inflight::InflightQueue;
+use super::machine::{Call, Connection, Event, close, may_be_interrupted};
 use crate::buffer_budget::BufferBudget;
 use crate::limits::VRING_BUFFER_BYTES_MAX;
 
@@ -34,11 +31,11 @@ pub(super) struct Plan {
     /// Requests that were under way at the death of the process that served it before, by the
     /// descriptors that they begin with.
     pub(super) again: VecDeque<u16>,
-    pub(super) kick: Arc<OwnedFd>,
+    pub(super) kick: Arc<Event>,
     pub(super) call: Option<Call>,
     pub(super) front_end: usize,
     /// The connection of the front end, which ends when it breaks its rings.
-    pub(super) connection: Arc<UnixStream>,
+    pub(super) connection: Arc<Connection>,
 }
 
 pub(super) struct Vring {
@@ -46,10 +43,10 @@ pub(super) struct Vring {
     pub(super) memory: Arc<Memory>,
     inflight: Option<InflightQueue>,
     again: VecDeque<u16>,
-    pub(super) kick: Arc<OwnedFd>,
+    pub(super) kick: Arc<Event>,
     pub(super) call: Option<Call>,
     pub(super) front_end: usize,
-    connection: Arc<UnixStream>,
+    connection: Arc<Connection>,
     /// Requests that commands are still to be made of.
     pub(super) listed: VecDeque<usize>,
     pub(super) requests: usize,
@@ -163,6 +160,7 @@ impl Vring {
                 }
                 return Ok(Next::Request(head, chain.take(&self.memory, table, head)));
             }
+            may_be_interrupted();
             if !self.queue.enable_notification(memory)? {
                 return Ok(Next::Nothing);
             }
@@ -189,7 +187,9 @@ impl Vring {
         if let Some(inflight) = &mut self.inflight {
             inflight.before_used(head);
         }
+        may_be_interrupted();
         let added = self.queue.add_used(memory, head, length);
+        may_be_interrupted();
         if let Some(inflight) = &mut self.inflight {
             inflight.after_used(head, self.queue.next_used());
         }
@@ -204,11 +204,19 @@ impl Vring {
         if !std::mem::take(&mut self.has_used) {
             return;
         }
+        may_be_interrupted();
         let memory: &GuestMemoryMmap = &self.memory;
         match (self.queue.needs_notification(memory), &mut self.call) {
             (Ok(true), Some(call)) => call.signal(),
             (Ok(_), _) => {}
             (Err(error), _) => self.fail(&error),
+        }
+    }
+
+    /// Notifies the guest, whatever it wants to know.
+    pub(super) fn notify(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.signal();
         }
     }
 
@@ -218,6 +226,6 @@ impl Vring {
             tracing::warn!(%error, "a vhost-user front end's virtqueue is broken; closing the connection");
         }
         self.close(true);
-        let _ = self.connection.shutdown(Shutdown::Both);
+        close(&self.connection);
     }
 }

@@ -1,12 +1,12 @@
 //! Commands of front ends to the threads that serve their virtqueues.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 use engine::ring::Waker;
+use engine::ring::channel::{Receiver, Sender, channel};
 
-use super::call::Call;
 use super::guest_memory::Memory;
+use super::machine::Call;
 use super::vring::{self, Stopped};
 use crate::limits::VRING_ORDERS_PER_TURN;
 

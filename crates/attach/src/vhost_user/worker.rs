@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use engine::initiator::Paths;
 use engine::limits::RECEIVE_LENGTH;
+use engine::ring::channel::Receiver;
 use engine::ring::{Event, Moment, Ring};
 
 use super::device::Device;
@@ -181,6 +181,8 @@ impl Worker {
                 match self.ring.watch(&vring.kick, vring_index as u32) {
                     Ok(()) => {
                         vring.party = Some(self.service.budget.join(Party::FrontEnd(vring.front_end)));
+                        // A process that served it before may have died before it notified the guest.
+                        vring.notify();
                         self.vrings[vring_index] = Some(vring);
                     }
                     Err(error) => vring.fail(&error),
@@ -200,6 +202,8 @@ impl Worker {
             VringCommand::Call(vring_index, call, done) => {
                 if let Some(vring) = &mut self.vrings[vring_index] {
                     vring.call = call;
+                    // Requests may have been given back while there was none.
+                    vring.notify();
                 }
                 let _ = done.send(());
             }

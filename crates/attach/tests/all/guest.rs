@@ -172,6 +172,11 @@ impl Guest {
         Some((entry as u32, (entry >> 32) as u32))
     }
 
+    /// True if it was notified since the last time that this was asked.
+    pub(crate) fn was_notified(&self, ring: usize) -> bool {
+        self.rings[ring].call.read().is_ok()
+    }
+
     /// A request that was put into a virtqueue, before this process knew of it.
     pub(crate) fn was_submitted(&mut self, ring: usize) {
         self.rings[ring].next_available += 1;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prerequisite::patience;
+use prerequisite::{patience, wait_until};
 use rustix::fs::MemfdFlags;
 use virtio_bindings::virtio_blk as blk;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
@@ -226,6 +226,14 @@ fn a_front_end_stops_and_goes_on_and_another_one_comes() {
     let mut guest = Guest::new(&world.sockets[0], 1);
     assert_eq!(guest.does(blk::VIRTIO_BLK_T_IN, 8, (DATA, 4096)).0, OK);
     assert_eq!(guest.bytes(DATA, 4096), [9; 4096]);
+}
+
+#[test]
+fn a_virtqueue_that_begins_notifies_its_guest() {
+    let world = VhostWorld::new(&Plan::default());
+    let guest = Guest::new(&world.sockets[0], 1);
+    // A process that served it before may have died between an answer and its notification.
+    wait_until("its guest is notified", || guest.was_notified(0));
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod channel;
 mod clock;
 pub mod disk;
 mod event_count;
+mod event_descriptor;
 mod fiber;
 mod link;
 pub mod lock;
@@ -26,6 +27,7 @@ use std::time::Duration;
 pub use clock::{now, wall_time};
 pub use disk::{Hold, Storage};
 pub(crate) use event_count::EventCount;
+pub use event_descriptor::EventDescriptor;
 pub use link::{Direction, Streams};
 pub use random::Random;
 pub use remote::{RemoteOperation, RemoteStorage};
@@ -110,6 +112,11 @@ pub fn spare() -> std::io::Result<()> {
 /// Where none does.
 pub fn current_process() -> ProcessId {
     with(|world| world.running().expect("a process runs"))
+}
+
+/// True while the running process is killed: what it has is dropped then, and nothing of it may be noticed.
+pub fn is_ending() -> bool {
+    scheduler::is_ending()
 }
 
 /// True if a process has ended, in whatever way. The system may still do what it had begun.

@@ -162,12 +162,17 @@ impl Ring {
         self.waker.clone()
     }
 
-    /// Watches a socket.
+    /// Watches a socket, or an event descriptor.
     ///
     /// # Errors
     /// Never.
     pub fn watch(&mut self, socket: &impl AsRawFd, token: u32) -> io::Result<()> {
-        scheduler::with(|world| world.watch(socket.as_raw_fd(), (self.id, token)));
+        let descriptor = socket.as_raw_fd();
+        scheduler::with(|world| {
+            if !world.watch_event(descriptor, (self.id, token)) {
+                world.watch(descriptor, (self.id, token));
+            }
+        });
         Ok(())
     }
 
@@ -180,10 +185,12 @@ impl Ring {
         Ok(())
     }
 
-    /// Stops watching a socket.
+    /// Stops watching a socket, or an event descriptor.
     pub fn unwatch(&mut self, socket: &impl AsRawFd, token: u32) {
         scheduler::with_if(|world| {
-            world.unwatch(socket.as_raw_fd(), self.id);
+            if !world.unwatch_event(socket.as_raw_fd(), self.id) {
+                world.unwatch(socket.as_raw_fd(), self.id);
+            }
             world.rings[self.id].ready.remove(&token);
         });
     }

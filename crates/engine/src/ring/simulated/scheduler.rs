@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::disk::Disks;
+use super::event_descriptor::EventState;
 use super::fiber::{self, Fiber};
 use super::network::Network;
 use super::rados::{Rados, Step};
@@ -94,6 +95,7 @@ pub(super) struct World {
     pub(super) random: Random,
     pub(super) trace: Trace,
     pub(super) rings: Vec<RingState>,
+    pub(super) events: Vec<EventState>,
     pub(super) network: Network,
     pub(super) disks: Disks,
     pub(super) rados: Rados,
@@ -315,6 +317,7 @@ impl World {
             now: Moment(1_000_000),
             trace: Trace::new(options.traces),
             rings: Vec::new(),
+            events: Vec::new(),
             network: Network::default(),
             disks: Disks::default(),
             rados: Rados::default(),
