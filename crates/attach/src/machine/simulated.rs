@@ -1,14 +1,15 @@
 //! Sockets and files of a simulation.
 
+use std::any::Any;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 
 use engine::ring::{Socket, tcp};
 use engine::simulation::{self, EventDescriptor, SharedSocket};
 
 use crate::buffer_budget::Party;
-use crate::vhost_user::FrontEndConnection;
 
 /// An open socket or file on its way to another process.
 #[derive(Debug)]
@@ -19,8 +20,8 @@ pub enum Descriptor {
     File(Vec<u8>),
     /// Memory of a guest, or of its requests in flight.
     Memory(File),
-    /// A connection of a front end.
-    FrontEnd(FrontEndConnection),
+    /// A connection of a front end, which `vhost_user` alone knows.
+    FrontEnd(Arc<dyn Any + Send + Sync>),
     /// An event descriptor.
     Event(EventDescriptor),
 }

@@ -457,16 +457,17 @@ pub(in crate::vhost_user) fn close(connection: &Connection) {
 /// The same connection, for another process.
 pub(in crate::vhost_user) fn share(connection: &Connection) -> io::Result<Descriptor> {
     simulation::spare()?;
-    Ok(Descriptor::FrontEnd(FrontEndConnection(connection.0.clone())))
+    Ok(Descriptor::FrontEnd(connection.0.clone()))
 }
 
 /// Connection that another process has shared.
 pub(in crate::vhost_user) fn open(connection: Descriptor) -> io::Result<Connection> {
     simulation::spare()?;
-    match connection {
-        Descriptor::FrontEnd(connection) => Ok(connection),
-        _ => Err(io::Error::other("it is not a connection of a front end")),
-    }
+    let back_end = match connection {
+        Descriptor::FrontEnd(back_end) => back_end.downcast().ok(),
+        _ => None,
+    };
+    back_end.map(FrontEndConnection).ok_or_else(|| io::Error::other("it is not a connection of a front end"))
 }
 
 /// Event descriptor that a message brings as a file, which none of a simulation is.
