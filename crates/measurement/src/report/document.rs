@@ -13,6 +13,9 @@ pub struct Document {
     pub title: String,
     /// Line with the measured object and the time.
     pub subtitle: String,
+    /// Answer to the title, where that is a question. It leads the report, with the first of `charts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
     /// Figures that stand large above all else.
     #[serde(default)]
     pub figures: Vec<LeadingFigure>,
@@ -25,6 +28,14 @@ pub struct Document {
 }
 
 impl Document {
+    /// The picture beside the answer, and the others.
+    pub fn parted_charts(&self) -> (Option<&Chart>, &[Chart]) {
+        match (&self.answer, self.charts.split_first()) {
+            (Some(_), Some((first, others))) => (Some(first), others),
+            _ => (None, &self.charts),
+        }
+    }
+
     /// The report for programs: the document itself, from which it can be made again, and `more` beside it. Where both
     /// have a name, the document's counts.
     pub fn with(&self, more: Value) -> Value {

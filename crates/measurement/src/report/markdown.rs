@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use chart::markup::identifier;
-use chart::units;
+use chart::{Chart, units};
 
 use super::document::{Cell, Column, DataTable, Document, FactGroup, Finding, FindingKind};
 
@@ -12,6 +12,13 @@ pub fn render(document: &Document) -> String {
     let mut text = format!("# {}\n", inline(&document.title));
     if !document.subtitle.is_empty() {
         let _ = write!(text, "\n{}\n", inline(&document.subtitle));
+    }
+    let (leading, charts) = document.parted_charts();
+    if let Some(answer) = &document.answer {
+        let _ = write!(text, "\n**{}**\n", inline(answer));
+    }
+    if let Some(chart) = leading {
+        push_chart(&mut text, chart);
     }
     if !document.figures.is_empty() {
         text.push('\n');
@@ -28,15 +35,12 @@ pub fn render(document: &Document) -> String {
             push_finding(&mut text, finding, document);
         }
     }
-    if !document.charts.is_empty() {
+    if !charts.is_empty() {
         text.push_str("\n## Charts\n");
     }
-    for chart in &document.charts {
-        let title = inline(&chart.title);
-        let _ = write!(text, "\n### {title}\n\n![{title}]({}.svg)\n", identifier(&chart.id));
-        if !chart.caption.is_empty() {
-            let _ = write!(text, "\n{}\n", inline(&chart.caption));
-        }
+    for chart in charts {
+        let _ = write!(text, "\n### {}\n", inline(&chart.title));
+        push_chart(&mut text, chart);
     }
     for table in &document.tables {
         push_table(&mut text, table);
@@ -46,6 +50,13 @@ pub fn render(document: &Document) -> String {
     }
     let _ = write!(text, "\nMade by selvedge {}\n", env!("CARGO_PKG_VERSION"));
     text
+}
+
+fn push_chart(text: &mut String, chart: &Chart) {
+    let _ = write!(text, "\n![{}]({}.svg)\n", inline(&chart.title), identifier(&chart.id));
+    if !chart.caption.is_empty() {
+        let _ = write!(text, "\n{}\n", inline(&chart.caption));
+    }
 }
 
 fn push_finding(text: &mut String, finding: &Finding, document: &Document) {

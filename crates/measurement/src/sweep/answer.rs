@@ -69,6 +69,13 @@ pub(super) fn picture(plan: &Plan, summaries: &[Summary]) -> Option<Chart> {
     }
 }
 
+/// The finding with that picture, as a sentence.
+pub(super) fn sentence(plan: &Plan, summaries: &[Summary], findings: &[Finding]) -> Option<String> {
+    let picture = picture(plan, summaries)?;
+    let answer = findings.iter().find(|finding| finding.chart_id.as_ref() == Some(&picture.id))?;
+    Some(format!("{}.", capitalized(answer.title.trim_end_matches('.'))))
+}
+
 /// Finding about values of the preset that were left out.
 pub(super) fn left_out(plan: &Plan) -> impl Iterator<Item = Finding> + '_ {
     plan.left_out.iter().map(|left_out| Finding {
@@ -204,14 +211,12 @@ fn reasons(writes: &Writes<'_>) -> Vec<String> {
             WriteLimit::Queues => "queues limit",
             WriteLimit::Neither => "neither limits",
         };
-        format!(
-            "{}, {} outstanding: {}, {}; volatile {}: {limit}",
-            writes.name,
-            cell.outstanding,
-            does(cell.best),
-            does(cell.fewest),
-            does(cell.volatile)
-        )
+        let mut measured = does(cell.best);
+        if cell.fewest.queues != cell.best.queues {
+            measured = format!("{measured}, {}", does(cell.fewest));
+        }
+        let (outstanding, volatile) = (cell.outstanding, does(cell.volatile));
+        format!("{}, {outstanding} outstanding: {measured}; volatile {volatile}: {limit}", writes.name)
     };
     writes.cells.iter().map(reason).collect()
 }

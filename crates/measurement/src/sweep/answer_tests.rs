@@ -60,7 +60,7 @@ fn acknowledgement_is_the_limit_where_it_costs_more_than_queues_gain() {
     );
     assert_eq!(answer.kind, FindingKind::Observation);
     for part in [
-        "FUA, 16 outstanding: 16.0 k IOPS with -i 1, 16.0 k IOPS with -i 1; volatile 64.0 k IOPS with -i 2: acknowledgement",
+        "FUA, 16 outstanding: 16.0 k IOPS with -i 1; volatile 64.0 k IOPS with -i 2: acknowledgement",
         "FUA, 256 outstanding: 200 k IOPS with -i 4, 60.0 k IOPS with -i 1; volatile 200 k IOPS with -i 4: queues limit",
         "flush every 64, 16 outstanding",
         "The rule: ",

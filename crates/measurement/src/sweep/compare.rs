@@ -146,6 +146,7 @@ impl Compared {
         Document {
             title: format!("{} compared with {}", name(&self.second), name(&self.first)),
             subtitle: format!("{} in common", units::plural(self.pairs.len() as u64, "point")),
+            answer: None,
             figures: self.leading_figures(),
             findings: self.findings(),
             charts: vec![

@@ -12,7 +12,7 @@ use super::leading_figures::leading_figures;
 use super::measurement::QUANTILES;
 use super::plan::Plan;
 use super::summary::Summary;
-use super::{advice, charts, tables};
+use super::{advice, answer, charts, tables};
 use crate::failure::Failure;
 use crate::fio::json::FioRun;
 use crate::flags::sweep::Preset;
@@ -93,9 +93,11 @@ impl SweepReport {
         head: Document,
         mut more: Value,
     ) -> Self {
+        let findings = advice::findings(plan, &summaries, around);
         let document = Document {
+            answer: answer::sentence(plan, &summaries, &findings),
             figures: leading_figures(plan, &summaries),
-            findings: advice::findings(plan, &summaries, around),
+            findings,
             charts: charts::all(plan, &summaries),
             tables: vec![tables::points(plan, &summaries)],
             ..head

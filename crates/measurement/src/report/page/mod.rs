@@ -41,9 +41,11 @@ pub fn render_with(document: &Document, data: &Value, pictures: &[Figure<'_>]) -
     page.push_str("<body>\n");
     header(&mut page, document, !pictures.is_empty());
     page.push_str("<main>\n");
+    answer(&mut page, document);
     leading_figures(&mut page, document);
     findings(&mut page, document);
-    if !document.charts.is_empty() || !pictures.is_empty() {
+    let (_, charts) = document.parted_charts();
+    if !charts.is_empty() || !pictures.is_empty() {
         page.push_str(
             "<section id=\"charts\" aria-labelledby=\"charts-title\">\n<h2 id=\"charts-title\">Charts</h2>\n",
         );
@@ -51,7 +53,7 @@ pub fn render_with(document: &Document, data: &Value, pictures: &[Figure<'_>]) -
         for picture in pictures {
             figure::push_picture(&mut page, picture);
         }
-        for chart in &document.charts {
+        for chart in charts {
             figure::push(&mut page, chart);
         }
         page.push_str("</div>\n</section>\n");
@@ -105,7 +107,7 @@ fn header(page: &mut String, document: &Document, has_pictures: bool) {
     }
     let parts = [
         ("findings", "Findings", document.findings.is_empty()),
-        ("charts", "Charts", document.charts.is_empty() && !has_pictures),
+        ("charts", "Charts", document.parted_charts().1.is_empty() && !has_pictures),
         ("tables", "Tables", document.tables.is_empty()),
         ("facts", "Where it was measured", document.facts.is_empty()),
     ];
@@ -114,6 +116,18 @@ fn header(page: &mut String, document: &Document, has_pictures: bool) {
         let _ = writeln!(page, "<a href=\"#{id}\">{name}</a>");
     }
     page.push_str("</nav>\n</header>\n");
+}
+
+/// Answer to the title, with its picture.
+fn answer(page: &mut String, document: &Document) {
+    let Some(answer) = &document.answer else { return };
+    let _ = write!(page, "<section id=\"answer\" aria-label=\"Answer\">\n<p>{}</p>\n", escaped(answer));
+    if let (Some(chart), _) = document.parted_charts() {
+        page.push_str("<div class=\"figures\">\n");
+        figure::push(page, chart);
+        page.push_str("</div>\n");
+    }
+    page.push_str("</section>\n");
 }
 
 fn leading_figures(page: &mut String, document: &Document) {

@@ -31,6 +31,22 @@ fn a_page_has_every_part_and_fetches_nothing() {
 }
 
 #[test]
+fn an_answer_stands_first_with_the_first_picture() {
+    let mut document = sample::document();
+    document.answer = Some("Bandwidth is the limit <everywhere>.".to_owned());
+    let first = format!("<figure id=\"{}\">", document.charts[0].id);
+    let page = render(&document, &json!({}));
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is missing"));
+    assert!(place("<p>Bandwidth is the limit &lt;everywhere&gt;.</p>") < place(&first));
+    assert!(place(&first) < place("id=\"findings\""));
+    assert_eq!(page.matches(&first).count(), 1);
+    let text = markdown::render(&document);
+    let picture = format!("({}.svg)\n", document.charts[0].id);
+    assert!(text.find("**Bandwidth").unwrap() < text.find(&picture).unwrap(), "{text}");
+    assert!(text.find(&picture).unwrap() < text.find("## Findings").unwrap(), "{text}");
+}
+
+#[test]
 fn the_sample_is_drawn_with_all_its_points() {
     for chart in &sample::document().charts {
         chart::testing::check(chart).unwrap_or_else(|problem| panic!("{}: {problem}", chart.id));
@@ -79,15 +95,7 @@ fn the_data_in_the_page_is_the_data() {
 }
 
 fn bare(charts: Vec<Chart>, tables: Vec<DataTable>) -> Document {
-    Document {
-        title: String::new(),
-        subtitle: String::new(),
-        figures: vec![],
-        findings: vec![],
-        charts,
-        tables,
-        facts: vec![],
-    }
+    Document { charts, tables, ..Document::default() }
 }
 
 proptest! {
