@@ -40,10 +40,10 @@ fn a_profile_as_people_publish_it_is_understood_whole() {
             ..JobOptions::default()
         };
         assert_eq!(job.options, expected);
-        assert_eq!(job.said["runtime"], Said { line: 10, text: "runtime=60".into() });
+        assert_eq!(job.said["runtime"], Said { line: 9, text: "runtime=60".into() });
     }
     let [note] = &file.notes[..] else { panic!("one note: {:?}", file.notes) };
-    for name in ["direct (line 8)", "directory", "filename", "group_reporting", "ioengine", "refill_buffers"]
+    for name in ["direct (line 7)", "directory", "filename", "group_reporting", "ioengine", "refill_buffers"]
     {
         assert!(note.contains(name), "{name} is not in {note}");
     }

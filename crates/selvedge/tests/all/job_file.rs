@@ -48,8 +48,8 @@ fn a_published_profile_runs_as_it_is() {
     }
     assert_eq!((&jobs[0]["groupid"], &jobs[1]["groupid"]), (&0.into(), &1.into()));
     let message = stderr(&output);
-    assert!(message.contains("job.fio:10: --runtime on the command line wins over runtime=60"), "{message}");
-    assert!(message.contains("ioengine (line 4)") && message.contains("direct (line 8)"), "{message}");
+    assert!(message.contains("job.fio:9: --runtime on the command line wins over runtime=60"), "{message}");
+    assert!(message.contains("ioengine (line 3)") && message.contains("direct (line 7)"), "{message}");
 }
 
 #[test]
