@@ -75,7 +75,9 @@ impl Block {
     }
 
     fn first_pending(&self) -> Option<usize> {
-        self.writes.iter().position(|write| write.ending == Ending::Pending)
+        // None is older than the floor, and a long scene has very many of these.
+        let left = self.writes[self.floor..].iter();
+        left.enumerate().find_map(|(at, write)| (write.ending == Ending::Pending).then_some(self.floor + at))
     }
 
     /// The number of its writes, if none is under way.
@@ -360,6 +362,7 @@ impl History {
             for write in &mut block.writes {
                 (write.gone, write.since) = (None, write.since.min(kept + 1));
             }
+            block.floor = 0;
             block.floor = kept.min(block.first_pending().unwrap_or(kept));
         }
     }
