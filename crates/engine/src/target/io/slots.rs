@@ -150,12 +150,23 @@ impl Slots {
         }
     }
 
-    /// True if a command may have `length` more bytes of buffer. The first always may, so no queue
-    /// waits forever.
+    /// True if a command may have `length` more bytes of buffer. The first always may, and one beside commands that wait for
+    /// their partners, so no queue waits forever: what other queues of the host give back does not wake it.
     pub(super) fn may_hold(&self, length: usize) -> bool {
+        let host_has_room = || self.host_bytes.get() + length <= HOST_BUFFER_BYTES_MAX;
         self.buffer_bytes == 0
             || self.buffer_bytes + length <= CONNECTION_BUFFER_BYTES_MAX
-                && self.host_bytes.get() + length <= HOST_BUFFER_BYTES_MAX
+                && (host_has_room() || self.are_all_of_pairs())
+    }
+
+    /// True if all bytes of buffers are those of commands that wait for their partners, which may wait for a buffer themselves.
+    #[cold]
+    fn are_all_of_pairs(&self) -> bool {
+        let bytes_of = |(_, request): (u16, &Request)| match &request.state {
+            State::AwaitsPartner { data: Some(data) } => data.capacity(),
+            _ => 0,
+        };
+        self.iter().map(bytes_of).sum::<usize>() == self.buffer_bytes
     }
 
     /// A buffer from the pool that counts as this queue's.

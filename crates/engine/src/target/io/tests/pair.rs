@@ -4,6 +4,8 @@ use nvme::Status;
 use nvme::io::{Fused, IoCommand};
 
 use super::rig::{Rig, block};
+use crate::limits::HOST_BUFFER_BYTES_MAX;
+use crate::target::io::{HostBuffers, Slots};
 
 fn compare(start: u64) -> IoCommand {
     IoCommand::Compare { start, blocks: 1 }
@@ -52,6 +54,30 @@ fn other_writes_to_its_blocks_wait_for_it() {
     rig.store(&[]);
     rig.store(&[]);
     assert_eq!(rig.statuses(), [(4, Status::SUCCESS), (3, Status::SUCCESS)]);
+}
+
+#[test]
+fn a_pair_goes_on_while_other_queues_of_its_host_hold_all_buffers_of_its_share() {
+    let (mut rig, mut hosts, mut greedy) = (Rig::on_disk(4), HostBuffers::default(), Slots::new(1));
+    greedy.share(hosts.of(&rig.commands.of.controller.guest));
+    greedy.count(HOST_BUFFER_BYTES_MAX);
+    rig.commands.share_buffers(&mut hosts);
+    let read = |start| IoCommand::Read { start, blocks: 1, force_unit_access: false };
+    rig.send_fused(1, &compare(0), (&block(1), false), Fused::First);
+    rig.send(3, &read(1), &[], false);
+    rig.send(4, &read(2), &[], false);
+    assert_eq!(rig.operations(), ["read 4096 at 4096"], "one at a time");
+    rig.send_fused(2, &write(0), (&block(2), false), Fused::Second);
+    for _ in 0..2 {
+        rig.store(&block(7));
+        // The data has left.
+        rig.act(|_, _| Vec::new());
+    }
+    rig.read_messages();
+    assert_eq!(rig.operations(), ["read 4096 at 0"], "the pair has its buffers");
+    rig.store(&block(1));
+    rig.store(&[]);
+    assert_eq!(rig.statuses(), [3, 4, 1, 2].map(|command_id| (command_id, Status::SUCCESS)));
 }
 
 #[test]
