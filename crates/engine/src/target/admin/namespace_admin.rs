@@ -54,8 +54,8 @@ pub(crate) fn answer(
     };
     let ask = |request| {
         let share = fabric.shares.requests.take(&controller.guest)?;
-        fabric.count_changes(&fabric.change_rates.requests, 1, controller)?;
-        fabric.ask(PendingRequest::new(request, controller, asker, share))
+        let request = PendingRequest::new(request, controller, asker, share);
+        fabric.change_namespace(controller, || fabric.ask(request))
     };
     match request.and_then(ask) {
         Ok(()) => Answer::Held,

@@ -114,8 +114,8 @@ pub(crate) fn set(
             let persists = request.value & value::PERSIST_THROUGH_POWER_LOSS != 0;
             let (changes, task) = (namespaces.len(), Task::Persistence { namespaces, persists });
             let hand = |share| {
-                fabric.count_changes(&fabric.change_rates.reservations, changes, controller)?;
-                fabric.reservation_jobs.hand(Job { controller: controller.clone(), asker, task, share })
+                let job = Job { controller: controller.clone(), asker, task, share };
+                fabric.change_reservations(changes, controller, || fabric.reservation_jobs.hand(job))
             };
             held(fabric.shares.reservations.take(&controller.guest).and_then(hand))
         }
@@ -146,8 +146,8 @@ fn protect(
     let request = HostRequest::Protect { nqn, nsid, protection };
     let share = fabric.shares.requests.take(&controller.guest);
     held(share.and_then(|share| {
-        fabric.count_changes(&fabric.change_rates.requests, 1, controller)?;
-        fabric.ask(PendingRequest::new(request, controller, asker, share))
+        let request = PendingRequest::new(request, controller, asker, share);
+        fabric.change_namespace(controller, || fabric.ask(request))
     }))
 }
 

@@ -29,9 +29,8 @@ use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
 use crate::target::messaging::{
-    Address, AllocationJob, AuthenticationJob, ChangeRate, ChangeRates, CrossReset, Fenced, HostShares, Job,
-    Mailboxes, Message, PeerResets, PendingRequest, RefusedHost, RefusedHostSender, RefusedHosts, Then,
-    WorkerJobs,
+    Address, AllocationJob, AuthenticationJob, ChangeRates, CrossReset, Fenced, HostShares, Job, Mailboxes,
+    Message, PeerResets, PendingRequest, RefusedHost, RefusedHostSender, RefusedHosts, Then, WorkerJobs,
 };
 use crate::target::reservation::ReservationDirectory;
 use crate::target::served::{Host, Namespace, Subsystem};
@@ -223,29 +222,6 @@ impl Fabric {
     /// True if hosts' requests have a receiver.
     pub(crate) fn answers_requests(&self) -> bool {
         self.requests.get().is_some()
-    }
-
-    /// Counts changes of a controller's host, at one of `change_rates`.
-    ///
-    /// # Errors
-    /// Command Interrupted if the host makes too many.
-    pub(crate) fn count_changes(
-        &self,
-        rate: &ChangeRate,
-        changes: usize,
-        controller: &Controller,
-    ) -> Result<(), Status> {
-        rate.count(&controller.guest, changes, ring::now()).inspect_err(|_| {
-            if let Some(times) = self.refusals.count_change() {
-                let (host, controller) = (&controller.host.nqn, controller.id);
-                tracing::warn!(
-                    host,
-                    controller,
-                    times,
-                    "Refused a change: the host, or its network, makes too many; it may repeat the command"
-                );
-            }
-        })
     }
 
     /// Passes on a host's request.

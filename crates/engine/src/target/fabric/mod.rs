@@ -6,6 +6,7 @@ mod directory;
 mod displacement;
 mod fabric;
 mod generated_keys;
+mod host_changes;
 mod promised_id;
 mod promises;
 mod psks;

@@ -60,10 +60,11 @@ impl Commands {
         let asker = self.asker(command_id, ctx);
         let task = Task::Command { namespace, command, data: data.to_vec(), slot: index };
         let share = ctx.fabric.shares.reservations.take(&controller.guest)?;
-        if !matches!(command, IoCommand::ReservationReport { .. }) {
-            ctx.fabric.count_changes(&ctx.fabric.change_rates.reservations, 1, &controller)?;
+        let job = Job { controller: controller.clone(), asker, task, share };
+        if let IoCommand::ReservationReport { .. } = command {
+            return ctx.fabric.reservation_jobs.hand(job);
         }
-        ctx.fabric.reservation_jobs.hand(Job { controller, asker, task, share })
+        ctx.fabric.change_reservations(1, &controller, || ctx.fabric.reservation_jobs.hand(job))
     }
 
     /// The worker has done a command: its answer, and what is to be sent with it.

@@ -75,13 +75,17 @@ fn a_host_that_has_changed_too_many_reservations_may_still_read_them() {
     rig.fabric.reservation_jobs.open(sender);
     let (fabric, guest) = (rig.fabric.clone(), rig.commands.of.controller.guest.clone());
     let most = 2 * HOST_RESERVATIONS_AT_ONCE as usize;
-    fabric.change_rates.reservations.count(&guest, most, ring::now()).unwrap();
+    let count = |guest: &Guest, changes| {
+        let changes = (changes, HOST_RESERVATIONS_AT_ONCE);
+        fabric.change_rates.reservations.count(guest, changes, ring::now())
+    };
+    count(&guest, most).unwrap();
     rig.send(1, &register(), &[7; 16], false);
     assert_eq!(rig.statuses(), [(1, Status::COMMAND_INTERRUPTED)]);
     rig.send(2, &IoCommand::ReservationReport { dwords: 4, extended: true }, &[], false);
     assert!(rig.statuses().is_empty() && jobs.try_recv().is_ok(), "a report changes nothing");
     let other = Guest { nqn: "nqn.other".to_owned(), is_proved: true, ..guest };
-    assert!(fabric.change_rates.reservations.count(&other, 1, ring::now()).is_ok());
+    assert!(count(&other, 1).is_ok());
 }
 
 #[test]
