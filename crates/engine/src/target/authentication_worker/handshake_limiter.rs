@@ -20,6 +20,8 @@ pub(super) struct HandshakeLimiter {
     networks: HashMap<Network, Arc<()>>,
     /// In the order in which they began, with some that have ended.
     begun: Vec<Begun>,
+    /// Permit of the one that was given up last, which its connection may not have dropped yet.
+    given_up: Weak<HandshakePermit>,
 }
 
 /// A handshake that has begun, and its connection.
@@ -61,13 +63,22 @@ impl HandshakeLimiter {
     }
 
     /// Connection whose handshake is given up for a host of this network: the oldest of the network with the most, if that has
-    /// more, of those that take long. Many networks that do not go on can hold all permits, and each only for this time.
+    /// more, of those that take long. Many networks that do not go on can hold all permits, and each only for this time. None is
+    /// given up before the permit of the last one is free: jobs that come meanwhile would end handshakes that need not end.
     pub(super) fn give_up(&mut self, network: Network, now: Moment) -> Option<Asker> {
+        if self.given_up.strong_count() > 0 {
+            return None;
+        }
         let patience = Duration::from_millis(TLS_HANDSHAKE_PATIENCE_MS);
         let takes_long = |begun: &Begun| begun.is_under_way() && now.since(begun.since) >= patience;
         let slow = self.begun.iter().enumerate().filter(|(_, begun)| takes_long(begun));
         let (most, Reverse(at)) = slow.map(|(at, begun)| (self.of(begun.network), Reverse(at))).max()?;
-        (most > self.of(network)).then(|| self.begun.remove(at).asker)
+        if most <= self.of(network) {
+            return None;
+        }
+        let Begun { permit, asker, .. } = self.begun.remove(at);
+        self.given_up = permit;
+        Some(asker)
     }
 }
 

@@ -353,6 +353,7 @@ mod tests {
         assert!(queue.displaced(later(TLS_HANDSHAKE_PATIENCE_MS - 1)).is_none(), "these may be on their way");
         let displaced = queue.displaced(later(TLS_HANDSHAKE_PATIENCE_MS)).map(|asker| asker.command_id);
         assert_eq!(displaced, Some(1), "of the network with the most");
+        assert!(queue.displaced(later(60_000)).is_none(), "the host that waits needs one place");
         // The connection drops it.
         held.remove(0);
         assert_eq!(order(&mut queue), [99]);
