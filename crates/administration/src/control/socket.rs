@@ -58,10 +58,10 @@ impl Surroundings {
         folders
     }
 
-    /// The folder of what belongs to attached disks.
+    /// The folder of what belongs to attached disks. A service of another user than root can make none beside its own.
     fn kept_folder(&self) -> Option<PathBuf> {
         let folder = self.folders().into_iter().next()?;
-        Some(if folder == Path::new(SYSTEM_FOLDER) { KEPT_FOLDER.into() } else { folder })
+        Some(if self.is_root && folder == Path::new(SYSTEM_FOLDER) { KEPT_FOLDER.into() } else { folder })
     }
 }
 
@@ -399,18 +399,20 @@ mod tests {
 
     #[test]
     fn files_of_attached_disks_stay_when_a_target_stops() {
-        let folder = |runtime_directory: Option<&str>, session: Option<&str>| {
+        let folder = |is_root, runtime_directory: Option<&str>, session: Option<&str>| {
             let surroundings = Surroundings {
-                is_root: session.is_none(),
+                is_root,
                 runtime_directory: runtime_directory.map(Into::into),
                 session: session.map(Into::into),
             };
             surroundings.kept_folder().map(|path| path.display().to_string())
         };
-        assert_eq!(folder(None, None).as_deref(), Some("/run/selvedge-attach"));
-        assert_eq!(folder(Some("/run/a"), None).as_deref(), Some("/run/a"));
-        assert_eq!(folder(None, Some("/run/user/7")).as_deref(), Some("/run/user/7/selvedge"));
-        assert_eq!(folder(None, Some("relative")), None);
+        assert_eq!(folder(true, None, None).as_deref(), Some("/run/selvedge-attach"));
+        assert_eq!(folder(true, Some("/run/a"), None).as_deref(), Some("/run/a"));
+        assert_eq!(folder(true, Some("/run/selvedge"), None).as_deref(), Some("/run/selvedge-attach"));
+        assert_eq!(folder(false, Some("/run/selvedge"), None).as_deref(), Some("/run/selvedge"), "its own");
+        assert_eq!(folder(false, None, Some("/run/user/7")).as_deref(), Some("/run/user/7/selvedge"));
+        assert_eq!(folder(false, None, Some("relative")), None);
     }
 
     #[test]
