@@ -74,8 +74,6 @@ impl BufferBudget {
     }
 
     /// The same of one of these threads that serve virtqueues.
-    // The memory of guests is not simulated.
-    #[cfg_attr(feature = "simulation", allow(dead_code))]
     pub(crate) fn of_vrings_thread(threads: u16) -> Self {
         Self::share(VRINGS_BUFFER_BYTES_MAX, threads, VRINGS_THREAD_BUFFER_BYTES_MIN)
     }
