@@ -20,8 +20,8 @@ use super::channel::Channel;
 use super::other_process::OtherProcess;
 use crate::control::socket::{self, SocketFile};
 
-/// Module that log lines name, for filters by it: that of earlier versions.
-const LOG_TARGET: &str = "selvedge::succession::upgrade_socket";
+/// Module that log lines name, for filters by it: among those of other lines about upgrades.
+const LOG_TARGET: &str = "selvedge::hand_over::upgrade_socket";
 
 /// Service of a process that may be replaced.
 pub trait Upgradable: Send + Sync + 'static {
