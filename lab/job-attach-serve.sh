@@ -92,7 +92,7 @@ ends() {
     # The socket of the killed process for NBD clients is listed until it is detached.
     "$selvedge" attach list | grep '/tmp/net.nbd.*its process is gone'
     "$selvedge" attach detach all
-    [[ ! -e $DISK && ! -e /tmp/net.nbd && -z $(ls /run/selvedge/attach) ]]
+    [[ ! -e $DISK && ! -e /tmp/net.nbd && -z $(ls /run/selvedge-attach/attach) ]]
 }
 
 check 'both disks of a file are served' starts
