@@ -45,7 +45,7 @@ impl Fabric {
         self.change(&self.change_rates.reservations, changes, controller, begin)
     }
 
-    /// What does not begin does not count: other hosts may have taken the last places, and this one comes again.
+    /// Counts a change that begins, and no other: hosts may have taken the last places, and this one comes again.
     fn change(
         &self,
         rate: &ChangeRate,
