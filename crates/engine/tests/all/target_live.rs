@@ -154,9 +154,8 @@ fn a_new_namespace_is_announced_and_can_be_used_at_once() {
     }
 }
 
-/// Reads, and writes what it reads back, until `stop`; returns the number of answers.
-fn load(queue: &mut Client, stop: &AtomicBool, comes_and_goes: &[Space]) -> u64 {
-    let mut answered = 0;
+/// Reads, and writes what it reads back, until `stop`; counts the answers.
+fn load(queue: &mut Client, stop: &AtomicBool, answered: &AtomicU64, comes_and_goes: &[Space]) {
     let spaces: Vec<Space> = SPACES.into_iter().chain(comes_and_goes.iter().copied()).collect();
     while !stop.load(Ordering::Relaxed) {
         let mut sent = BTreeMap::new();
@@ -179,11 +178,10 @@ fn load(queue: &mut Client, stop: &AtomicBool, comes_and_goes: &[Space]) -> u64 
             let gone = reply.status.without_flags() == Status::INVALID_NAMESPACE;
             let may_be_gone = comes_and_goes.iter().any(|other| other.nsid == space.nsid);
             assert!(reply.status.is_success() || (gone && may_be_gone), "{} on {space:?}", reply.status);
-            answered += 1;
+            answered.fetch_add(1, Ordering::Relaxed);
         }
         assert!(sent.is_empty(), "no command is lost");
     }
-    answered
 }
 
 #[test]
@@ -200,9 +198,7 @@ fn commands_go_on_while_namespaces_come_and_go() {
         std::thread::scope(|scope| {
             for mut queue in queues {
                 let (stop, answered) = (&stop, &answered);
-                scope.spawn(move || {
-                    answered.fetch_add(load(&mut queue, stop, &comes_and_goes), Ordering::Relaxed);
-                });
+                scope.spawn(move || load(&mut queue, stop, answered, &comes_and_goes));
             }
             for round in 0..200 {
                 let space = comes_and_goes[round / 2 % 3];
@@ -214,9 +210,9 @@ fn commands_go_on_while_namespaces_come_and_go() {
                 }
                 assert_eq!(active(&mut host.admin).contains(&space.nsid), round % 2 == 0, "round {round}");
             }
+            wait_until("there is a load", || answered.load(Ordering::Relaxed) > 1000);
             stop.store(true, Ordering::Relaxed);
         });
-        assert!(answered.load(Ordering::Relaxed) > 1000, "there was a load");
         assert_eq!(events(&mut host.admin), [NAMESPACES]);
         assert_eq!(changed(&mut host.admin), [30, 31, 32]);
     }
