@@ -16,8 +16,8 @@ pub(crate) struct Storage {
     disks: Vec<(Disk, DiskQueues)>,
     /// The disks as clients see them that come now.
     pub(crate) exports: Vec<Export>,
-    /// The same as requests are checked against, with all commands: a client may send what it was offered when there were other
-    /// paths, and a target refuses what it does not have.
+    /// The same as requests are checked against, with all commands, and written to unless this process is not to: a client may
+    /// send what it was offered when there were other paths, or no protection, and a target refuses what it does not permit.
     pub(crate) judged: Vec<Export>,
     pub(crate) requests: Requests,
     pub(crate) pool: BufferPool,
@@ -47,7 +47,7 @@ impl Storage {
         Self {
             disks: disks.iter().zip(tokens).map(open).collect(),
             exports: disks.iter().map(|(_, export)| export.clone()).collect(),
-            judged: disks.iter().map(|(_, export)| judged(export)).collect(),
+            judged: disks.iter().map(|(disk, export)| judged(disk, export)).collect(),
             requests: Requests::default(),
             pool: BufferPool::new(),
             budget: BufferBudget::of_thread(count),
@@ -112,7 +112,7 @@ impl Storage {
             // One that has become unusable is refused by its target.
             if let Ok(now) = disk.export() {
                 *export = Export { block_bytes: export.block_bytes, ..now };
-                *of_requests = judged(export);
+                *of_requests = judged(disk, export);
             }
         }
     }
@@ -181,6 +181,6 @@ impl Storage {
 }
 
 /// A disk as requests are checked against it.
-fn judged(export: &Export) -> Export {
-    Export { can_trim: true, can_write_zeroes: true, ..export.clone() }
+fn judged(disk: &Disk, export: &Export) -> Export {
+    Export { can_trim: true, can_write_zeroes: true, is_read_only: disk.is_read_only, ..export.clone() }
 }

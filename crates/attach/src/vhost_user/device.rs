@@ -30,6 +30,8 @@ pub(super) struct Device {
     segment_bytes: u32,
     /// Bytes of one Write Zeroes.
     zeroes_bytes: u64,
+    /// Set where nothing is written whatever the target permits: its protection of a namespace comes and goes.
+    pub(super) refuses_writes: bool,
 }
 
 /// The configuration space (struct virtio_blk_config).
@@ -75,14 +77,16 @@ impl Device {
         let segment_bytes = (most - most % block).max(block);
         // One command each: virtqueues are served in order, and one that clears a whole disk would be waited for.
         let zeroes_bytes = disk.paths.write_zeroes_length_max().min(BLOCKS_MAX * u64::from(block));
-        Ok(Self { serial: serial(&disk.paths), export, segment_bytes, zeroes_bytes })
+        let (serial, refuses_writes) = (serial(&disk.paths), disk.is_read_only);
+        Ok(Self { export, serial, segment_bytes, zeroes_bytes, refuses_writes })
     }
 
     /// The device that an export would be, without a namespace.
     #[cfg(not(feature = "simulation"))]
     pub(super) fn model(export: Export) -> Self {
         let segment_bytes = PIECE_BYTES as u32;
-        Self { export, serial: [0; SERIAL_BYTES], segment_bytes, zeroes_bytes: PIECE_BYTES }
+        let (serial, refuses_writes) = ([0; SERIAL_BYTES], export.is_read_only);
+        Self { export, serial, segment_bytes, zeroes_bytes: PIECE_BYTES, refuses_writes }
     }
 
     /// The features that a driver may choose from.
@@ -106,6 +110,13 @@ impl Device {
         ];
         let chosen = some.into_iter().filter_map(|(feature, has)| has.then_some(feature));
         always.into_iter().chain(chosen).fold(PROTOCOL_FEATURES, |all, feature| all | 1 << feature)
+    }
+
+    /// The features that a front end may use: also those of the disk as it was earlier. A guest keeps the features that it began
+    /// with while write protection comes and goes, and paths to other controllers; a target refuses what it does not have.
+    pub(super) fn accepted_features(&self) -> u64 {
+        let earlier = [VIRTIO_BLK_F_RO, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES];
+        earlier.into_iter().fold(self.features(), |all, feature| all | 1 << feature)
     }
 
     /// True if the size is among these bytes of the configuration space.

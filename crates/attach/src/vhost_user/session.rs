@@ -272,7 +272,7 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn set_features(&mut self, features: u64) -> Result<()> {
-        if features & !self.device.features() != 0 {
+        if features & !self.device.accepted_features() != 0 {
             return Err(Error::InvalidParam);
         }
         self.features = features;

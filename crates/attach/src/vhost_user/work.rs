@@ -92,7 +92,7 @@ impl Work {
             VIRTIO_BLK_T_FLUSH => return Ok(whole(Kind::Flush)),
             VIRTIO_BLK_T_GET_ID if wanted >= SERIAL_BYTES as u64 => return Ok(whole(Kind::Serial)),
             VIRTIO_BLK_T_GET_ID => return Err(IO_ERROR),
-            VIRTIO_BLK_T_DISCARD if device.export.can_trim => {
+            VIRTIO_BLK_T_DISCARD => {
                 let count = given / size_of::<Range>() as u64;
                 if count == 0
                     || count > DISCARD_RANGES_MAX as u64
@@ -102,12 +102,10 @@ impl Work {
                 }
                 whole(Kind::Discard { ranges: count as u16 })
             }
-            VIRTIO_BLK_T_WRITE_ZEROES if device.export.can_write_zeroes => {
-                Self::zeroes(chain, memory, given)?
-            }
+            VIRTIO_BLK_T_WRITE_ZEROES => Self::zeroes(chain, memory, given)?,
             _ => return Err(UNSUPPORTED),
         };
-        if !matches!(work.kind, Kind::Read) && device.export.is_read_only {
+        if !matches!(work.kind, Kind::Read) && device.refuses_writes {
             return Err(IO_ERROR);
         }
         match work.kind {

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use attach::limits::HANDED_RECEIVED_INLINE_BYTES_MAX;
 use attach::{HandedIncoming, HandedServer, HandedStage, HandedVhostServer, Holder, ServerTls};
+use engine::target::WriteProtection;
 use prerequisite::{patience, wait_for};
 use virtio_bindings::virtio_blk as blk;
 
@@ -394,6 +395,38 @@ fn a_guest_notices_nothing() {
         let mut other = Guest::new(&world.sockets[1], 1);
         assert!(other.is_served() && guest.is_served());
     }
+}
+
+#[test]
+fn a_guest_keeps_the_features_of_a_disk_that_has_changed() {
+    let mut world = VhostWorld::new(&Plan { protection: WriteProtection::On, ..Plan::default() });
+    let mut guest = Guest::new(&world.sockets[0], 1);
+    assert!(guest.features & 1 << blk::VIRTIO_BLK_F_RO != 0);
+    world.protect(WriteProtection::None);
+    assert_eq!(pass_guests_on(&mut world), []);
+    assert!(guest.is_served());
+}
+
+#[test]
+fn a_disk_that_is_protected_during_an_upgrade_is_written_afterwards() {
+    let mut guests = VhostWorld::new(&Plan::default());
+    let mut guest = Guest::new(&guests.sockets[0], 1);
+    guests.protect(WriteProtection::On);
+    assert_eq!(pass_guests_on(&mut guests), [], "its discards are not those of a protected disk");
+    assert_ne!(guest.does(blk::VIRTIO_BLK_T_OUT, 0, (DATA, 4096)).0, OK);
+    guests.protect(WriteProtection::None);
+    assert_eq!(guest.does(blk::VIRTIO_BLK_T_OUT, 0, (DATA, 4096)), (OK, 1));
+    let mut clients = World::new(&Plan::default());
+    let mut client = clients.stranger().go("1", Form::Simple);
+    clients.protect(WriteProtection::On);
+    assert_eq!(pass_on(&mut clients, None), []);
+    let mut write = || {
+        let cookie = client.send(WRITE, 0, (0, 4096), &[7; 4096]);
+        client.answer(cookie, 0, 0).error
+    };
+    assert_ne!(write(), 0);
+    clients.protect(WriteProtection::None);
+    assert_eq!(write(), 0);
 }
 
 #[test]

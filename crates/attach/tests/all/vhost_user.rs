@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use engine::target::WriteProtection;
 use prerequisite::{patience, wait_until};
 use rustix::fs::MemfdFlags;
 use virtio_bindings::virtio_blk as blk;
@@ -50,6 +51,19 @@ fn a_guest_sees_the_properties_of_the_namespace() {
     assert!(guest.features & 1 << blk::VIRTIO_BLK_F_DISCARD == 0);
     assert_eq!(guest.does(blk::VIRTIO_BLK_T_OUT, 0, (DATA, 512)), (IO_ERROR, 1));
     assert_eq!(guest.does(blk::VIRTIO_BLK_T_IN, 0, (DATA, 512)), (OK, 513));
+}
+
+#[test]
+fn a_guest_that_comes_after_the_end_of_a_protection_writes() {
+    let world = VhostWorld::new(&Plan { protection: WriteProtection::On, ..Plan::default() });
+    let mut guest = Guest::new(&world.sockets[0], 1);
+    assert!(guest.features & 1 << blk::VIRTIO_BLK_F_RO != 0);
+    assert_eq!(guest.does(blk::VIRTIO_BLK_T_OUT, 0, (DATA, 4096)), (IO_ERROR, 1));
+    drop(guest);
+    world.protect(WriteProtection::None);
+    let mut guest = Guest::new(&world.sockets[0], 1);
+    assert!(guest.features & 1 << blk::VIRTIO_BLK_F_RO == 0);
+    assert_eq!(guest.does(blk::VIRTIO_BLK_T_OUT, 0, (DATA, 4096)), (OK, 1));
 }
 
 #[test]

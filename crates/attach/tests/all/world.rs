@@ -11,6 +11,7 @@ use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, PathOptions, Paths};
 use engine::target::{
     FabricConfig, NamespaceConfig, PortConfig, Reactors, SubsystemConfig, Target, TargetConfig,
+    WriteProtection,
 };
 use prerequisite::wait_until;
 
@@ -24,6 +25,8 @@ pub(crate) const SIZE: u64 = 80 << 20;
 pub(crate) struct Plan {
     pub(crate) block_bytes: u32,
     pub(crate) is_read_only: bool,
+    /// Protection of the namespaces when the server starts.
+    pub(crate) protection: WriteProtection,
     pub(crate) threads: u16,
     /// File of the first namespace, instead of memory.
     pub(crate) file: Option<PathBuf>,
@@ -33,7 +36,8 @@ pub(crate) struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { block_bytes: 4096, is_read_only: false, threads: 1, file: None, is_relayed: false }
+        let protection = WriteProtection::None;
+        Self { block_bytes: 4096, is_read_only: false, protection, threads: 1, file: None, is_relayed: false }
     }
 }
 
@@ -103,6 +107,11 @@ impl World {
     pub(crate) fn stranger(&self) -> Client {
         Client::connect(&self.socket)
     }
+
+    /// Gives all namespaces another write protection, and waits until the paths of the first server know it.
+    pub(crate) fn protect(&self, protection: WriteProtection) {
+        protect(&self.target, &self.paths, protection);
+    }
 }
 
 /// The same with a socket for vhost-user front ends for each namespace.
@@ -148,6 +157,20 @@ impl VhostWorld {
         self.target.apply(&fabric).expect("another size");
         wait_until("the paths know the size", || self.paths[nsid as usize - 1].size_bytes() == bytes);
     }
+
+    /// Gives all namespaces another write protection, and waits until the server's paths know it.
+    pub(crate) fn protect(&self, protection: WriteProtection) {
+        protect(&self.target, &self.paths, protection);
+    }
+}
+
+fn protect(target: &Target, all_paths: &[Arc<Paths>], protection: WriteProtection) {
+    let mut fabric = target.config();
+    let namespaces = fabric.subsystems.iter_mut().flat_map(|subsystem| &mut subsystem.namespaces);
+    namespaces.for_each(|namespace| namespace.write_protection = protection);
+    target.apply(&fabric).expect("another protection");
+    let knows = |paths: &Arc<Paths>| paths.namespace().is_write_protected != protection.is_none();
+    wait_until("the paths know the protection", || all_paths.iter().all(knows));
 }
 
 fn copies(listeners: &[UnixListener]) -> Vec<UnixListener> {
@@ -162,6 +185,7 @@ fn target(plan: &Plan) -> Target {
         };
         let mut namespace = NamespaceConfig::new(nsid, backend, plan.block_bytes);
         namespace.uuid = Some(uuid::Uuid::from_u128(u128::from(nsid) << 96));
+        namespace.write_protection = plan.protection;
         namespace
     });
     let ports: Vec<_> = (1..=2).map(|id| PortConfig::new(id, ([127, 0, 0, 1], 0).into())).collect();
