@@ -161,8 +161,6 @@ impl Membership {
 
     /// Writes the configuration that all gateways share, as `next` has it.
     fn share(&self, base: &GroupState, next: &GroupState) -> Result<(), Refused> {
-        let part = |state: &GroupState| (state.config.clone(), state.secrets.clone(), state.added.clone());
-        let (before, shared) = (part(base), part(next));
         let me = self.seen().me.clone();
         let mut problem = "too many concurrent changes to the group".to_owned();
         let mut failures = 0;
@@ -173,24 +171,18 @@ impl Membership {
                 Ok(current) => current,
                 Err(error) => return Err(Refused::unavailable(error)),
             };
-            if part(&current) == shared {
-                self.seen().learn(current);
-                self.tell();
-                return Ok(());
-            }
-            if part(&current) != before || !current.has_groups_of(&shared.0) {
-                self.seen().learn(current);
-                let what = "the configuration was changed through another gateway at the same moment";
-                return Err(Refused::conflict(what).hint("look at it, and ask again"));
-            }
-            // Who has given this gateway up meanwhile has its images, and has not let go of what is to move.
-            let owned = current.owned(&me).collect();
-            if let Some(refused) = immovable(&current, &shared.0, &owned) {
-                self.seen().learn(current);
-                return Err(refused);
-            }
-            let (config, secrets, added) = shared.clone();
-            let mut after = GroupState { config, secrets, added, ..current.clone() };
+            let mut after = match replacement(&current, base, next, &me) {
+                Ok(Some(after)) => after,
+                Ok(None) => {
+                    self.seen().learn(current);
+                    self.tell();
+                    return Ok(());
+                }
+                Err(refused) => {
+                    self.seen().learn(current);
+                    return Err(refused);
+                }
+            };
             match self.store().change(&current, &mut after) {
                 Ok(true) => {
                     self.seen().learn(GroupState { version: current.version + 1, ..after });
@@ -210,6 +202,34 @@ impl Membership {
         }
         Err(Refused::unavailable(format!("the group's state cannot be changed: {problem}")))
     }
+}
+
+/// State to write in place of `current`, so that gateways share the configuration of `next`, which was made of `base`. `None` if they
+/// share it already.
+///
+/// # Errors
+/// The refusal of a change that no longer fits what the group has become.
+fn replacement(
+    current: &GroupState,
+    base: &GroupState,
+    next: &GroupState,
+    me: &Owner,
+) -> Result<Option<GroupState>, Refused> {
+    let part = |state: &GroupState| (state.config.clone(), state.secrets.clone(), state.added.clone());
+    if part(current) == part(next) {
+        return Ok(None);
+    }
+    if part(current) != part(base) || !current.has_groups_of(&next.config) {
+        let what = "the configuration was changed through another gateway at the same moment";
+        return Err(Refused::conflict(what).hint("look at it, and ask again"));
+    }
+    // Another gateway that has given this one up meanwhile has its images, and has not let go of what is to move.
+    let owned = current.owned(me).collect();
+    if let Some(refused) = immovable(current, &next.config, &owned) {
+        return Err(refused);
+    }
+    let (config, secrets, added) = part(next);
+    Ok(Some(GroupState { config, secrets, added, ..current.clone() }))
 }
 
 /// Name of the first setting in a configuration that gateways of former versions cannot read.
@@ -385,6 +405,8 @@ mod tests {
 
     const FROM_A: &str =
         "namespace 1 of nqn.a is served by gateway a, which has its image open; ask a to move it";
+    const FROM_B: &str =
+        "namespace 1 of nqn.a is served by gateway b, which has its image open; ask b to move it";
 
     /// An image in this load-balancing group.
     fn fabric(ana_group: u32) -> FabricConfig {
@@ -521,6 +543,23 @@ mod tests {
         let expected = ["", "", "", FROM_A, FROM_A, ""];
         assert_eq!(refused_ways(&state, &own), expected, "a has the image open");
         assert_eq!(refused_ways(&state, &BTreeSet::from([1])), [""; 6], "a lets go of it");
+    }
+
+    #[test]
+    fn a_gateway_that_was_given_up_meanwhile_moves_no_image() {
+        let base = group_of_two();
+        let [a, b] = ["a", "b"].map(|gateway| Owner { gateway: gateway.to_owned(), epoch: 1 });
+        let next = GroupState { config: fabric(2), ..base.clone() };
+        let moved = |current: &GroupState| replacement(current, &base, &next, &a);
+        assert!(
+            moved(&base).is_ok_and(|after| after.is_some_and(|after| after.config == fabric(2))),
+            "its own"
+        );
+        assert!(moved(&next).is_ok_and(|after| after.is_none()), "the group shares it already");
+        let mut current = base.clone();
+        current.bury("a", |_, _| Some(b.clone()));
+        let refused = moved(&current).err().map(|refused| refused.to_string());
+        assert_eq!(refused.as_deref(), Some(FROM_B), "b has opened it since");
     }
 
     /// Configurations after a change of namespace 1, in group 1: another image there, and its image
