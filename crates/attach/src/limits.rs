@@ -32,6 +32,9 @@ pub const INPUT_BYTES: usize = 144 << 10;
 pub const RECEIVES_PER_TURN: usize = 16;
 /// Connections that are accepted before clients have their turn.
 pub const ACCEPTS_PER_TURN: usize = 32;
+/// Pause when the system has no descriptor or memory for another connection, in milliseconds: those that wait are not announced
+/// again, and whichever part of the process gives a descriptor back does not know of them.
+pub const ACCEPT_PAUSE_MS: u64 = 100;
 /// Time for the TLS handshake of a client, in milliseconds: some round trips and some public-key
 /// work, of which a busy machine has many at a time. It holds more memory than a client that is
 /// silent.

@@ -9,13 +9,16 @@ use std::time::Duration;
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::channel::{Receiver, Sender};
 use engine::ring::{Event, Moment, Ring, Socket};
+use engine::seldom::Seldom;
 use nbd::{Export, Tls};
 
 use crate::buffer_budget::Party;
 use crate::client::Client;
 use crate::disk::Disk;
 use crate::extents::{ExtentAnswer, ExtentJob, Extents};
-use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_HANDSHAKE_MS, END_TIMEOUT_MS};
+use crate::limits::{
+    ACCEPT_PAUSE_MS, ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_HANDSHAKE_MS, END_TIMEOUT_MS,
+};
 use crate::machine::{Listener, party_of};
 use crate::ready_list::ReadyList;
 use crate::server::Tally;
@@ -65,6 +68,10 @@ pub(crate) struct Worker {
     next_thread: usize,
     /// Listeners may have more connections than were taken.
     pub(crate) accept_again: bool,
+    /// Time at which connections are tried again that could not be accepted.
+    accept_at: Option<Moment>,
+    /// Failures to accept a connection.
+    unaccepted: Seldom,
     /// Set by the command to accept no more connections.
     pub(crate) stops_accepting: bool,
     pub(crate) course: Course,
@@ -109,6 +116,8 @@ impl Worker {
             other_workers,
             next_thread: 0,
             accept_again: false,
+            accept_at: None,
+            unaccepted: Seldom::default(),
             stops_accepting: plan.is_held,
             course: if plan.is_held { Course::Rests } else { Course::Serves },
             commands: plan.commands,
@@ -161,7 +170,8 @@ impl Worker {
                 }
             }
         }
-        if std::mem::take(&mut self.accept_again) {
+        let is_due = self.accept_at.take_if(|at| *at <= now).is_some();
+        if std::mem::take(&mut self.accept_again) || is_due {
             (0..self.listeners.len()).for_each(|at| self.accept(at));
         }
         for event in &events {
@@ -208,7 +218,7 @@ impl Worker {
         let rest = self.looks_again_at(now);
         let deadlines =
             self.storage.next_deadline().into_iter().chain(self.end_at).chain(handshake).chain(rest);
-        deadlines.chain(self.refuses_until).min().map(|deadline| deadline.since(now))
+        deadlines.chain(self.refuses_until).chain(self.accept_at).min().map(|deadline| deadline.since(now))
     }
 
     /// Serves each client with pending work. Those with more are served in the next round.
@@ -293,7 +303,11 @@ impl Worker {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept an NBD client; the next one is tried");
+                    let now = self.ring.now();
+                    if let Some(times) = self.unaccepted.count_to_log(now) {
+                        tracing::warn!(%error, times, "cannot accept an NBD client; retrying");
+                    }
+                    self.accept_at = Some(now.after(Duration::from_millis(ACCEPT_PAUSE_MS)));
                     return;
                 }
             }
