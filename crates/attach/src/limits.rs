@@ -2,6 +2,12 @@
 
 /// Clients of one thread: as many as a machine has processors whose kernel gives each a connection, for some disks.
 pub const CLIENTS_PER_THREAD_MAX: usize = 128;
+/// The last of them, which go to users and networks that have few clients of the thread: one that has all others, with disks that
+/// they have chosen, does not keep the next one out.
+pub const CLIENTS_RESERVE: usize = 32;
+/// Clients of a user or network up to which it may have another one of the reserve, which is thus for four of them at least: a
+/// machine has a connection for each of some processors.
+pub const CLIENTS_OF_RESERVE_MAX: usize = 8;
 /// Requests of one client that are not answered. The kernel's client has 128 per connection, others fewer.
 pub const CLIENT_REQUESTS_MAX: usize = 256;
 /// Commands of one client that a target has not answered: a quarter of what a thread may have, so that others find room.
@@ -136,6 +142,7 @@ const _: () = {
     assert!(VRINGS_THREAD_BUFFER_BYTES_MIN >= 8 * VRING_BUFFER_BYTES_MAX);
     assert!(VRINGS_THREAD_BUFFER_BYTES_MIN <= VRINGS_BUFFER_BYTES_MAX);
     assert!(DISCARD_RANGES_MAX * 16 <= 4096);
+    assert!(4 * CLIENTS_OF_RESERVE_MAX <= CLIENTS_RESERVE && 2 * CLIENTS_RESERVE < CLIENTS_PER_THREAD_MAX);
     assert!(CLIENT_COMMANDS_MAX < THREAD_COMMANDS_MAX);
     assert!(THREAD_BUFFER_BYTES_MIN >= 8 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
     assert!(HAND_OVER_UNREAD_MS < HAND_OVER_SLOW_MS && HAND_OVER_STALL_MS < HAND_OVER_UNREAD_MS);
