@@ -22,6 +22,7 @@ use super::super::refusal::Refusal;
 use super::access_file::{AccessFile, CertificateEntry, LocalEntry};
 use super::allowed_storage::AllowedStorage;
 use super::caller::{Caller, Identity, Peer, is_operator};
+use super::name_modules;
 use super::rights::Rights;
 use crate::failure::Failure;
 use crate::spec::role::Role;
@@ -31,9 +32,6 @@ const ONLY_TOKEN: &str = "of --control-token-file";
 
 /// The machine's own list of users (passwd(5)).
 const USERS: &str = "/etc/passwd";
-
-/// A number that no user and no group has.
-const OTHER_USERS_ID: u32 = u32::MAX - 1;
 
 /// Tokens, certificates, users and groups that may use the API, and their rights.
 #[derive(Debug)]
@@ -70,9 +68,8 @@ impl Access {
         };
         let file = file.map(watch).transpose()?;
         if file.is_some() {
-            // The C library loads its name-lookup modules at their first use, and a confined
-            // process can load nothing. A look-up of unassigned numbers loads all of them.
-            let _ = (uzers::get_user_by_uid(OTHER_USERS_ID), uzers::get_group_by_gid(OTHER_USERS_ID));
+            // Names that come into the file later are looked up, too.
+            name_modules::load_configured();
         }
         Ok(Self { file, token: token.map(Token::fingerprint), ..Self::of_this_process() })
     }
