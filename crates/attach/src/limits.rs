@@ -17,6 +17,9 @@ pub const CLIENT_COMMANDS_MAX: usize = 256;
 pub const CLIENT_EXTENTS_MAX: usize = 8;
 /// Commands that one thread has outstanding; requests wait for room.
 pub const THREAD_COMMANDS_MAX: usize = 1024;
+/// Lists of buffers that a thread keeps for further requests: as many as have commands outstanding. Those of more requests, up to
+/// 4 KiB each, are freed with them.
+pub const SPARE_LISTS_MAX: usize = THREAD_COMMANDS_MAX;
 /// Commands of one request that are outstanding: one that trims a whole disk leaves room for the client's others.
 pub const REQUEST_COMMANDS_MAX: usize = 32;
 /// Bytes of buffers that one client holds, until its data has been written, or its replies are sent. One request of the
