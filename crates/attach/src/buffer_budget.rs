@@ -83,6 +83,12 @@ impl BufferBudget {
         Self { bytes_max, held_bytes: 0, parties: Slab::new(), is_short: false, has_freed: false }
     }
 
+    /// Key of a party, and the number of its clients; `None` if it has none.
+    pub(crate) fn clients_of(&self, party: Party) -> Option<(usize, usize)> {
+        let (key, share) = self.parties.iter().find(|(_, share)| share.party == party)?;
+        Some((key, share.clients))
+    }
+
     /// Counts a client, and returns the key of its party.
     pub(crate) fn join(&mut self, party: Party) -> usize {
         let known = self.parties.iter_mut().find(|(_, share)| share.party == party);

@@ -2,6 +2,12 @@
 
 /// Clients of one thread: as many as a machine has processors whose kernel gives each a connection, for some disks.
 pub const CLIENTS_PER_THREAD_MAX: usize = 128;
+/// The last of them, which go to users and networks that have few clients of the thread: one that has all others, with disks that
+/// they have chosen, does not keep the next one out.
+pub const CLIENTS_RESERVE: usize = 32;
+/// Clients of a user or network up to which it may have another one of the reserve, which is thus for four of them at least: a
+/// machine has a connection for each of some processors.
+pub const CLIENTS_OF_RESERVE_MAX: usize = 8;
 /// Requests of one client that are not answered. The kernel's client has 128 per connection, others fewer.
 pub const CLIENT_REQUESTS_MAX: usize = 256;
 /// Commands of one client that a target has not answered: a quarter of what a thread may have, so that others find room.
@@ -11,6 +17,9 @@ pub const CLIENT_COMMANDS_MAX: usize = 256;
 pub const CLIENT_EXTENTS_MAX: usize = 8;
 /// Commands that one thread has outstanding; requests wait for room.
 pub const THREAD_COMMANDS_MAX: usize = 1024;
+/// Lists of buffers that a thread keeps for further requests: as many as have commands outstanding. Those of more requests, up to
+/// 4 KiB each, are freed with them.
+pub const SPARE_LISTS_MAX: usize = THREAD_COMMANDS_MAX;
 /// Commands of one request that are outstanding: one that trims a whole disk leaves room for the client's others.
 pub const REQUEST_COMMANDS_MAX: usize = 32;
 /// Bytes of buffers that one client holds, until its data has been written, or its replies are sent. One request of the
@@ -32,6 +41,9 @@ pub const INPUT_BYTES: usize = 144 << 10;
 pub const RECEIVES_PER_TURN: usize = 16;
 /// Connections that are accepted before clients have their turn.
 pub const ACCEPTS_PER_TURN: usize = 32;
+/// Pause when the system has no descriptor or memory for another connection, in milliseconds: those that wait are not announced
+/// again, and whichever part of the process gives a descriptor back does not know of them.
+pub const ACCEPT_PAUSE_MS: u64 = 100;
 /// Time for the TLS handshake of a client, in milliseconds: some round trips and some public-key
 /// work, of which a busy machine has many at a time. It holds more memory than a client that is
 /// silent.
@@ -133,6 +145,7 @@ const _: () = {
     assert!(VRINGS_THREAD_BUFFER_BYTES_MIN >= 8 * VRING_BUFFER_BYTES_MAX);
     assert!(VRINGS_THREAD_BUFFER_BYTES_MIN <= VRINGS_BUFFER_BYTES_MAX);
     assert!(DISCARD_RANGES_MAX * 16 <= 4096);
+    assert!(4 * CLIENTS_OF_RESERVE_MAX <= CLIENTS_RESERVE && 2 * CLIENTS_RESERVE < CLIENTS_PER_THREAD_MAX);
     assert!(CLIENT_COMMANDS_MAX < THREAD_COMMANDS_MAX);
     assert!(THREAD_BUFFER_BYTES_MIN >= 8 * nbd::limits::PAYLOAD_BYTES_MAX as usize);
     assert!(HAND_OVER_UNREAD_MS < HAND_OVER_SLOW_MS && HAND_OVER_STALL_MS < HAND_OVER_UNREAD_MS);

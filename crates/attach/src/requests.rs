@@ -5,6 +5,8 @@ use nbd::{Command, Errno, Replies};
 use nvme::io::IoCommand;
 use slab::Slab;
 
+use crate::limits::SPARE_LISTS_MAX;
+
 /// Operation of a request's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
@@ -126,9 +128,21 @@ impl Requests {
 
     /// Takes room back that a request had.
     pub(crate) fn give_room(&mut self, mut room: Vec<Option<Buffer>>) {
-        if room.capacity() > 0 {
+        if room.capacity() > 0 && self.spare.len() < SPARE_LISTS_MAX {
             room.clear();
             self.spare.push(room);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_more_requests_than_have_commands_are_freed() {
+        let mut requests = Requests::default();
+        (0..2 * SPARE_LISTS_MAX).for_each(|_| requests.give_room(Vec::with_capacity(1)));
+        assert_eq!(requests.spare.len(), SPARE_LISTS_MAX);
     }
 }

@@ -9,13 +9,17 @@ use std::time::Duration;
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::channel::{Receiver, Sender};
 use engine::ring::{Event, Moment, Ring, Socket};
+use engine::seldom::Seldom;
 use nbd::{Export, Tls};
 
 use crate::buffer_budget::Party;
 use crate::client::Client;
 use crate::disk::Disk;
 use crate::extents::{ExtentAnswer, ExtentJob, Extents};
-use crate::limits::{ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_HANDSHAKE_MS, END_TIMEOUT_MS};
+use crate::limits::{
+    ACCEPT_PAUSE_MS, ACCEPTS_PER_TURN, CLIENTS_OF_RESERVE_MAX, CLIENTS_PER_THREAD_MAX, CLIENTS_RESERVE,
+    END_HANDSHAKE_MS, END_TIMEOUT_MS,
+};
 use crate::machine::{Listener, party_of};
 use crate::ready_list::ReadyList;
 use crate::server::Tally;
@@ -65,6 +69,10 @@ pub(crate) struct Worker {
     next_thread: usize,
     /// Listeners may have more connections than were taken.
     pub(crate) accept_again: bool,
+    /// Time at which connections are tried again that could not be accepted.
+    accept_at: Option<Moment>,
+    /// Failures to accept a connection.
+    unaccepted: Seldom,
     /// Set by the command to accept no more connections.
     pub(crate) stops_accepting: bool,
     pub(crate) course: Course,
@@ -109,6 +117,8 @@ impl Worker {
             other_workers,
             next_thread: 0,
             accept_again: false,
+            accept_at: None,
+            unaccepted: Seldom::default(),
             stops_accepting: plan.is_held,
             course: if plan.is_held { Course::Rests } else { Course::Serves },
             commands: plan.commands,
@@ -161,7 +171,8 @@ impl Worker {
                 }
             }
         }
-        if std::mem::take(&mut self.accept_again) {
+        let is_due = self.accept_at.take_if(|at| *at <= now).is_some();
+        if std::mem::take(&mut self.accept_again) || is_due {
             (0..self.listeners.len()).for_each(|at| self.accept(at));
         }
         for event in &events {
@@ -208,7 +219,7 @@ impl Worker {
         let rest = self.looks_again_at(now);
         let deadlines =
             self.storage.next_deadline().into_iter().chain(self.end_at).chain(handshake).chain(rest);
-        deadlines.chain(self.refuses_until).min().map(|deadline| deadline.since(now))
+        deadlines.chain(self.refuses_until).chain(self.accept_at).min().map(|deadline| deadline.since(now))
     }
 
     /// Serves each client with pending work. Those with more are served in the next round.
@@ -293,7 +304,11 @@ impl Worker {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept an NBD client; the next one is tried");
+                    let now = self.ring.now();
+                    if let Some(times) = self.unaccepted.count_to_log(now) {
+                        tracing::warn!(%error, times, "cannot accept an NBD client; retrying");
+                    }
+                    self.accept_at = Some(now.after(Duration::from_millis(ACCEPT_PAUSE_MS)));
                     return;
                 }
             }
@@ -326,10 +341,11 @@ impl Worker {
     }
 
     pub(crate) fn take_client(&mut self, socket: Socket, peer: String) {
-        let Some(slot) = self.free_slot() else {
+        let Some(slot) = self.slot_for(party_of(&socket)) else {
             tracing::warn!(
                 client = peer,
-                "refusing an NBD client: {CLIENTS_PER_THREAD_MAX} are connected to this thread"
+                "refusing an NBD client: of {CLIENTS_PER_THREAD_MAX} connections to this thread none is left, or only those for \
+                 users and networks that have fewer than {CLIENTS_OF_RESERVE_MAX}"
             );
             return;
         };
@@ -365,6 +381,15 @@ impl Worker {
         self.handshakes.as_ref().map_or(Tls::Off, Handshakes::offer)
     }
 
+    /// Slot for a new client of this party. Where the party has its share of slots, one of its own clients goes.
+    fn slot_for(&mut self, party: Party) -> Option<usize> {
+        let free = CLIENTS_PER_THREAD_MAX - self.clients.iter().flatten().count();
+        match self.storage.budget.clients_of(party) {
+            Some((key, own)) if !has_share(own, free) => self.displace(Some(key)),
+            _ => self.free_slot(),
+        }
+    }
+
     /// Slot for another client. Where all are taken, one that has not chosen an export goes.
     pub(crate) fn free_slot(&mut self) -> Option<usize> {
         if let Some(slot) = self.clients.iter().position(Option::is_none) {
@@ -374,7 +399,12 @@ impl Worker {
             self.clients.push(None);
             return Some(self.clients.len() - 1);
         }
-        let slot = self.crowding_slot()?;
+        self.displace(None)
+    }
+
+    /// Closes the connection of a client that has not chosen an export, of this party if one is given, and returns its slot.
+    fn displace(&mut self, party: Option<usize>) -> Option<usize> {
+        let slot = self.crowding_slot(party)?;
         if let Some(client) = &mut self.clients[slot] {
             client.leave(&mut self.storage);
         }
@@ -382,11 +412,12 @@ impl Worker {
         self.clients[slot].is_none().then_some(slot)
     }
 
-    /// Slot of the client that makes room for another one: of those that have not chosen an export, of the party with the most of
-    /// them, the one that came first. So neither a crowd nor those that come after it displace one that is about to choose.
-    fn crowding_slot(&self) -> Option<usize> {
+    /// Slot of the client that makes room for another one: of those that have not chosen an export, of this party or else of that
+    /// with the most of them, the one that came first. So neither a crowd nor those that come after it displace one that is about
+    /// to choose.
+    fn crowding_slot(&self, party: Option<usize>) -> Option<usize> {
         let mut idle: Vec<&Client> = self.clients.iter().flatten().collect();
-        idle.retain(|client| client.is_in_handshake());
+        idle.retain(|client| client.is_in_handshake() && (party.is_none() || client.party == party));
         // A client that has authenticated goes last.
         if idle.iter().any(|client| !client.is_secure()) {
             idle.retain(|client| !client.is_secure());
@@ -462,6 +493,11 @@ fn next_with_room(first: usize, count: usize, clients_of: impl Fn(usize) -> usiz
     threads.find(|thread| clients_of(*thread) < CLIENTS_PER_THREAD_MAX).unwrap_or(first)
 }
 
+/// True if a party with this number of clients may have another one while this number of slots is free.
+const fn has_share(own: usize, free: usize) -> bool {
+    free > CLIENTS_RESERVE || own < CLIENTS_OF_RESERVE_MAX
+}
+
 /// The client in this slot with this number, if it is still there.
 fn client_of(clients: &mut [Option<Client>], (slot, number): (usize, u64)) -> Option<&mut Client> {
     clients.get_mut(slot)?.as_mut().filter(|client| client.number == number)
@@ -478,5 +514,21 @@ mod tests {
         assert_eq!([0, 1, 2].map(|first| assigned([0; 3], first)), [0, 1, 2], "in turn");
         assert_eq!([0, 1, 2].map(|first| assigned([full, full - 1, full], first)), [1; 3]);
         assert_eq!([0, 1, 2].map(|first| assigned([full; 3], first)), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_party_with_all_clients_that_it_may_have_leaves_some_to_four_others() {
+        let mut clients = [0; 5];
+        for party in [0, 1, 2, 3, 4] {
+            let free = |clients: &[usize]| CLIENTS_PER_THREAD_MAX - clients.iter().sum::<usize>();
+            while free(&clients) > 0 && has_share(clients[party], free(&clients)) {
+                clients[party] += 1;
+            }
+        }
+        let reserved = CLIENTS_OF_RESERVE_MAX;
+        assert_eq!(
+            clients,
+            [CLIENTS_PER_THREAD_MAX - CLIENTS_RESERVE, reserved, reserved, reserved, reserved]
+        );
     }
 }

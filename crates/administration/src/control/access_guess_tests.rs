@@ -1,10 +1,11 @@
 //! Wrong tokens and silent connections: neither keeps an administrator out.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use prerequisite::patience;
+use prerequisite::{missing, patience, run, wait_for_end};
 use rustix::net::{AddressFamily, SocketType};
 
 use super::super::access::{Access, Peer};
@@ -25,10 +26,42 @@ fn a_right_token_is_taken_however_many_wrong_ones_come_from_its_address() {
     }
 }
 
-/// Connects from a loopback address with this end.
-fn connect(address: SocketAddr, from: u8) -> TcpStream {
+/// Mark of a test that runs in the namespace that it made.
+const INSIDE: &str = "SELVEDGE_TEST_IN_NAMESPACE";
+/// Addresses there, each of them a party. All loopback addresses are one.
+const PARTIES: [Ipv4Addr; 4] = [
+    Ipv4Addr::new(198, 51, 100, 1),
+    Ipv4Addr::new(198, 51, 100, 2),
+    Ipv4Addr::new(198, 51, 100, 3),
+    Ipv4Addr::new(198, 51, 100, 4),
+];
+
+/// Runs a test of this module in a network namespace whose loopback interface has the addresses of several parties. True inside
+/// of it.
+fn is_in_namespace(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        run("ip", &["link", "set", "lo", "up"]).unwrap();
+        for party in PARTIES {
+            run("ip", &["address", "add", &format!("{party}/32"), "dev", "lo"]).unwrap();
+        }
+        return true;
+    }
+    if let Err(reason) = run("unshare", &["--net", "--", "true"]) {
+        missing(format!("a network namespace: {reason}"));
+        return false;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--"]).arg(std::env::current_exe().unwrap()).stdin(Stdio::null());
+    let name = format!("control::access_tests::guesses::{test}");
+    let mut child = command.args(["--exact", &name, "--nocapture"]).env(INSIDE, "1").spawn().unwrap();
+    assert!(wait_for_end(&mut child).success(), "the test in the namespace failed, for the reason above");
+    false
+}
+
+/// Connects from an address.
+fn connect(address: SocketAddr, from: Ipv4Addr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, from], 0))).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((from, 0))).unwrap();
     rustix::net::connect(&socket, &address).unwrap();
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(patience())).unwrap();
@@ -37,26 +70,34 @@ fn connect(address: SocketAddr, from: u8) -> TcpStream {
 
 #[test]
 fn silent_connections_of_some_addresses_keep_no_administrator_out() {
+    if !is_in_namespace("silent_connections_of_some_addresses_keep_no_administrator_out") {
+        return;
+    }
     let house = House::with_tokens("");
     let address = house.controls[0].endpoint().socket_address().unwrap();
+    let [other, crowd @ ..] = PARTIES;
     let silent: Vec<TcpStream> =
-        (0..3 * CONNECTIONS_PER_PARTY_MAX).map(|at| connect(address, 2 + (at % 3) as u8)).collect();
-    for from in [1, 2, 3] {
+        (0..3 * CONNECTIONS_PER_PARTY_MAX).map(|at| connect(address, crowd[at % 3])).collect();
+    for from in [other, crowd[0], crowd[1]] {
         let mut stream = connect(address, from);
         send(&mut stream, "GET", "/v1/log", Some(&token("read")), "");
-        assert_eq!(finish(stream).status, 200, "from address {from}");
+        assert_eq!(finish(stream).status, 200, "from {from}");
     }
     drop(silent);
 }
 
 #[test]
 fn callers_of_the_least_role_whose_requests_do_not_end_keep_no_administrator_out() {
+    if !is_in_namespace("callers_of_the_least_role_whose_requests_do_not_end_keep_no_administrator_out") {
+        return;
+    }
     let house = House::with_tokens("");
     let address = house.controls[0].endpoint().socket_address().unwrap();
     let token_of_metrics = token("metrics");
+    let [other, crowd @ ..] = PARTIES;
     let unfinished: Vec<TcpStream> = (0..CONNECTIONS_MAX)
         .map(|at| {
-            let mut stream = connect(address, 2 + (at % 2) as u8);
+            let mut stream = connect(address, crowd[at % 2]);
             let head = format!(
                 "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token_of_metrics}\r\n\
                  Content-Length: 1\r\nExpect: 100-continue\r\n\r\n"
@@ -69,10 +110,10 @@ fn callers_of_the_least_role_whose_requests_do_not_end_keep_no_administrator_out
             stream
         })
         .collect();
-    for from in [1, 2] {
+    for from in [other, crowd[0]] {
         let mut stream = connect(address, from);
         send(&mut stream, "GET", "/v1/log", Some(&token("admin")), "");
-        assert_eq!(finish(stream).status, 200, "from address {from}");
+        assert_eq!(finish(stream).status, 200, "from {from}");
     }
     drop(unfinished);
 }

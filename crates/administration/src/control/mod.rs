@@ -11,6 +11,7 @@ mod ask;
 pub mod audit;
 mod audit_tail;
 mod browser;
+mod catch_up;
 mod ceph_nvmeof;
 pub mod client;
 mod config_store;

@@ -14,6 +14,7 @@ use axum::response::Response;
 use axum::routing::any;
 use engine::target::{FabricConfig, PortConfig, SubsystemConfig};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::StatusCode;
 use hyper::header::{
     ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
     LOCATION, WWW_AUTHENTICATE,
@@ -25,6 +26,7 @@ use super::access::{Access, Caller, Identity, Peer};
 use super::administration::Administration;
 use super::ask::{self, Answer, Ask, PICTURE};
 use super::audit::{Event, Kind};
+use super::catch_up::CatchUp;
 use super::connection_limiter::Identified;
 use super::host_keys::{self, ControllerKeyBody, HostKeyBody, HostKeyPatch};
 use super::limits::{BODY_BYTES_MAX, BODY_TIMEOUT};
@@ -445,6 +447,7 @@ async fn perform(
     let query = request.uri().query().unwrap_or_default().to_owned();
     check_query(route, &query)?;
     let identified = request.extensions().get::<Identified>().cloned();
+    let catch_up = CatchUp::before(&request, caller.rights.role);
     let body = receive(request, BODY_TIMEOUT).await?;
     // Not before the request is there as a whole: a client of the least role that withholds a body would keep its permit without
     // asking for anything.
@@ -452,10 +455,12 @@ async fn perform(
     if route.body.is_none() && !body.is_empty() {
         return Err(Refusal::new(400, format!("{} {} takes no body", route.method, route.path)));
     }
-    let place = if route.is_slow() { Some(service.slow.take(caller.rights.role).await) } else { None };
+    let is_slow = route.is_slow() || catch_up.is_some();
+    let place = if is_slow { Some(service.slow.take(caller.rights.role).await) } else { None };
     // Opening files and waiting for disks is not work for the thread that all connections share.
     let work = tokio::task::spawn_blocking(move || {
         let _place = place;
+        catch_up.iter().for_each(CatchUp::run);
         let administration = &service.administration;
         let (changed, audit) = (RefCell::default(), administration.audit());
         let ask = Ask {
@@ -558,7 +563,7 @@ fn wrong_method(path: &str, method: &str) -> Response {
 
 fn respond(answer: Answer, ending: Option<Ending>) -> Response {
     let mut response = Response::new(Body::empty());
-    *response.status_mut() = status(answer.status);
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if let Some(json) = answer.json {
         *response.body_mut() = Body::from(format!("{json:#}\n"));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -591,8 +596,4 @@ fn respond(answer: Answer, ending: Option<Ending>) -> Response {
 pub(super) fn refuse(refusal: &Refusal) -> Response {
     let json = serde_json::to_value(refusal).ok();
     respond(Answer::of(refusal.status, json), None)
-}
-
-fn status(code: u16) -> hyper::StatusCode {
-    hyper::StatusCode::from_u16(code).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR)
 }

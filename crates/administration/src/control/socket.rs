@@ -398,6 +398,15 @@ mod tests {
     }
 
     #[test]
+    fn purging_the_package_removes_all_folders_of_root() {
+        let script = include_str!("../../../../packaging/deb/postrm");
+        let (_, purge) = script.split_once("\npurge)\n").expect("a part about purging");
+        let removals = purge.lines().filter_map(|line| line.trim().strip_prefix("rm -rf "));
+        let removed: Vec<&str> = removals.flat_map(str::split_whitespace).collect();
+        assert!([SYSTEM_FOLDER, KEPT_FOLDER].iter().all(|folder| removed.contains(folder)), "{removed:?}");
+    }
+
+    #[test]
     fn files_of_attached_disks_stay_when_a_target_stops() {
         let folder = |is_root, runtime_directory: Option<&str>, session: Option<&str>| {
             let surroundings = Surroundings {

@@ -252,6 +252,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_about_to_be_given_back_is_done_again_unless_the_guest_has_it() {
+        let file = InflightRegion::file(InflightRegion::bytes(2, 8).unwrap()).unwrap();
+        let mut first = queue(&file);
+        assert_eq!(first.recover(7), None);
+        [5, 1].into_iter().for_each(|head| first.begin(head));
+        first.before_used(5);
+        // It dies before the used ring has the request, or else before this memory was updated.
+        assert_eq!(queue(&file).recover(7), Some([5, 1].into()));
+        assert_eq!(queue(&file).recover(8), Some([1].into()));
+    }
+
+    #[test]
     fn virtqueues_have_more_entries_than_they_were_said_to_have() {
         let bytes = InflightRegion::bytes_of_all(2).unwrap();
         let file = InflightRegion::file(bytes).unwrap();

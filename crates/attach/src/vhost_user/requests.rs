@@ -4,6 +4,7 @@ use slab::Slab;
 
 use super::chain::Chain;
 use super::work::{Failed, Work};
+use crate::limits::SPARE_LISTS_MAX;
 
 /// A request.
 pub(super) struct Request {
@@ -51,7 +52,9 @@ impl Requests {
     }
 
     pub(super) fn give_room(&mut self, chain: Chain) {
-        self.spare.push(chain);
+        if self.spare.len() < SPARE_LISTS_MAX {
+            self.spare.push(chain);
+        }
     }
 
     pub(super) fn add(&mut self, request: Request) -> usize {
@@ -64,5 +67,18 @@ impl Requests {
 
     pub(super) fn take(&mut self, key: usize) -> Option<Request> {
         self.entries.try_remove(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_more_requests_than_have_commands_are_freed() {
+        let mut requests = Requests::default();
+        let chains: Vec<Chain> = (0..2 * SPARE_LISTS_MAX).map(|_| requests.room()).collect();
+        chains.into_iter().for_each(|chain| requests.give_room(chain));
+        assert_eq!(requests.spare.len(), SPARE_LISTS_MAX);
     }
 }

@@ -3,7 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
 
-use attach::limits::CLIENTS_PER_THREAD_MAX;
+use attach::limits::{CLIENTS_PER_THREAD_MAX, CLIENTS_RESERVE};
+use prerequisite::wait_until;
 
 use crate::client::{Client, Form, READ, WRITE};
 use crate::world::{Plan, World};
@@ -128,4 +129,22 @@ fn a_crowd_of_strangers_with_many_loopback_addresses_displaces_no_other() {
     let crowd: Vec<_> = (1..CLIENTS_PER_THREAD_MAX + 8).map(greeted).collect();
     assert_eq!(first.choose("1", Form::Simple).read(0, 4096, 0), [0; 4096]);
     drop(crowd);
+}
+
+#[test]
+fn a_network_whose_clients_have_chosen_disks_leaves_connections_to_others() {
+    let world = World::new(&Plan::default());
+    let of_network = || Client::connect_from([127, 0, 0, 1], world.address);
+    let share = CLIENTS_PER_THREAD_MAX - CLIENTS_RESERVE;
+    let mut crowd: Vec<_> = (0..share).map(|_| of_network().go("1", Form::Simple)).collect();
+    assert!(of_network().is_closed());
+    // A user of this machine, beside it.
+    let mut others: Vec<_> = (0..4).map(|_| world.stranger().go("1", Form::Simple)).collect();
+    for client in &mut others {
+        assert_eq!(client.read(0, 4096, 0), [0; 4096]);
+    }
+    assert_eq!(crowd[0].read(0, 4096, 0), [0; 4096], "it is served on");
+    // Those that go leave their places to their network.
+    crowd.truncate(share - 5);
+    wait_until("one is served", || of_network().stream.read(&mut [0; 18]).is_ok_and(|count| count > 0));
 }

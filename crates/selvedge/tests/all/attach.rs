@@ -193,6 +193,27 @@ fn as_many_descriptors_are_used_as_the_system_allows() {
     assert_eq!(limits[0], limits[1], "{line}");
 }
 
+#[test]
+fn clients_beyond_the_descriptors_are_served_when_others_have_gone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 100 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_selvedge")]);
+    command.args(arguments(&port, &["--nbd", "unix:a.nbd"])).current_dir(folder.path());
+    command.stdin(Stdio::null()).env("RUNTIME_DIRECTORY", folder.path());
+    let (attached, _) = attached(&mut command);
+    let socket = folder.path().join("a.nbd");
+    // More than there are descriptors, and no more than a thread serves.
+    let clients = (0..120).map(|_| UnixStream::connect(&socket).expect("it listens")).collect::<Vec<_>>();
+    for mut client in clients {
+        client.set_read_timeout(Some(prerequisite::patience())).expect("a time-out");
+        let mut greeting = [0; 18];
+        client.read_exact(&mut greeting).expect("a greeting");
+        assert!(greeting.starts_with(b"NBDMAGICIHAVEOPT"));
+    }
+    assert_eq!(end(attached, Signal::TERM), Some(0));
+}
+
 fn schema(folder: &Path) -> Value {
     schema_of(folder, "attach")
 }

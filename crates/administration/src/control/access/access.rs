@@ -22,6 +22,7 @@ use super::super::refusal::Refusal;
 use super::access_file::{AccessFile, CertificateEntry, LocalEntry};
 use super::allowed_storage::AllowedStorage;
 use super::caller::{Caller, Identity, Peer, is_operator};
+use super::name_modules;
 use super::rights::Rights;
 use crate::failure::Failure;
 use crate::spec::role::Role;
@@ -29,8 +30,8 @@ use crate::spec::role::Role;
 /// The name of the token that has no entry of its own.
 const ONLY_TOKEN: &str = "of --control-token-file";
 
-/// A number that no user and no group has.
-const OTHER_USERS_ID: u32 = u32::MAX - 1;
+/// The machine's own list of users (passwd(5)).
+const USERS: &str = "/etc/passwd";
 
 /// Tokens, certificates, users and groups that may use the API, and their rights.
 #[derive(Debug)]
@@ -40,8 +41,6 @@ pub struct Access {
     token: Option<Fingerprint>,
     /// True if every caller has all rights, without a token.
     is_open: bool,
-    /// Name of this process's user.
-    own_name: Option<String>,
     offenders: Mutex<Offenders<Network>>,
     /// Refused tokens and certificates.
     refused: Seldom,
@@ -69,9 +68,8 @@ impl Access {
         };
         let file = file.map(watch).transpose()?;
         if file.is_some() {
-            // The C library loads its name-lookup modules at their first use, and a confined
-            // process can load nothing. A look-up of unassigned numbers loads all of them.
-            let _ = (uzers::get_user_by_uid(OTHER_USERS_ID), uzers::get_group_by_gid(OTHER_USERS_ID));
+            // Names that come into the file later are looked up, too.
+            name_modules::load_configured();
         }
         Ok(Self { file, token: token.map(Token::fingerprint), ..Self::of_this_process() })
     }
@@ -82,7 +80,6 @@ impl Access {
             file: None,
             token: None,
             is_open: false,
-            own_name: own_name(&std::fs::read_to_string("/etc/passwd").unwrap_or_default()),
             offenders: Mutex::default(),
             refused: Seldom::default(),
             since: Instant::now(),
@@ -115,7 +112,7 @@ impl Access {
         let file = self.file();
         let (identity, rights) = match peer {
             Peer::Process => (Identity::Process, Rights::admin()),
-            Peer::Local { uid, .. } => local(&file, *uid, self.own_name.as_deref(), uzers::get_user_by_uid)?,
+            Peer::Local { uid, .. } => local(&file, *uid, listed_name, uzers::get_user_by_uid)?,
             Peer::Remote { .. } if self.is_open => (Identity::Unknown, Rights::admin()),
             Peer::Remote { address, certificate } => {
                 let known = match (header, certificate) {
@@ -222,10 +219,12 @@ fn by_certificate(
     Ok((Identity::Certificate { name: entry.name.clone(), sha256 }, entry.rights.clone()))
 }
 
-/// Name of this process's user by the text of the machine's own list. A directory service may be silent, and this user
-/// administers the target also then.
-fn own_name(passwd: &str) -> Option<String> {
-    let uid = rustix::process::geteuid().as_raw();
+/// Name of a user by the machine's own list, which is read also where a directory service does not answer.
+fn listed_name(uid: u32) -> Option<String> {
+    name_in(&std::fs::read_to_string(USERS).unwrap_or_default(), uid)
+}
+
+fn name_in(passwd: &str, uid: u32) -> Option<String> {
     let mut users = passwd.lines().map(|line| line.split(':'));
     users.find_map(|mut user| {
         let name = user.next()?;
@@ -234,21 +233,23 @@ fn own_name(passwd: &str) -> Option<String> {
 }
 
 /// Rights of a user of this machine. `look_up` may wait for a directory service, and is called only for a user who is neither root
-/// nor this process's, and where the file has names or groups.
+/// nor this process's, and where the file has names or groups. Elsewhere `listed` names the user, for the audit log alone.
 fn local(
     file: &AccessFile,
     uid: u32,
-    own_name: Option<&str>,
+    listed: impl Fn(u32) -> Option<String>,
     look_up: impl Fn(u32) -> Option<User>,
 ) -> Result<(Identity, Rights), Refusal> {
     if is_operator(uid) {
-        let name = if uid == 0 { Some("root") } else { own_name };
-        return Ok((Identity::User { uid, name: name.map(str::to_owned) }, Rights::admin()));
+        let name = if uid == 0 { Some("root".to_owned()) } else { listed(uid) };
+        return Ok((Identity::User { uid, name }, Rights::admin()));
     }
     let has_names = file.users.iter().any(|entry| entry.name.parse::<u32>().is_err());
-    let user = if has_names || !file.groups.is_empty() { look_up(uid) } else { None };
+    let is_looked_up = has_names || !file.groups.is_empty();
+    let user = if is_looked_up { look_up(uid) } else { None };
     let name = user.as_ref().map(|user| user.name().to_string_lossy().into_owned());
-    let identity = Identity::User { uid, name: name.clone() };
+    let shown = if is_looked_up { name.clone() } else { listed(uid) };
+    let identity = Identity::User { uid, name: shown };
     let named = |entry: &LocalEntry, id: u32, name: Option<&str>| {
         entry.name.parse() == Ok(id) || name == Some(entry.name.as_str())
     };
@@ -288,24 +289,33 @@ mod tests {
         let own = rustix::process::geteuid().as_raw();
         let names =
             AccessFile { users: vec![entry("alice")], groups: vec![entry("staff")], ..AccessFile::default() };
+        let listed = |uid: u32| name_in(&format!("root:x:{own}:\nbob:x:{OTHER}:"), uid);
         for uid in [0, own] {
-            let (identity, rights) = local(&names, uid, Some("root"), silent).unwrap();
+            let (identity, rights) = local(&names, uid, listed, silent).unwrap();
             assert_eq!((identity.to_string(), rights.role), (format!("user root ({uid})"), Role::Admin));
         }
         let numbers = AccessFile { users: vec![entry(&OTHER.to_string())], ..AccessFile::default() };
-        assert!(local(&numbers, OTHER, None, silent).is_ok());
-        assert_eq!(local(&numbers, OTHER + 1, None, silent).map(drop).unwrap_err().status, 403);
+        let (identity, _) = local(&numbers, OTHER, listed, silent).unwrap();
+        assert_eq!(identity.to_string(), format!("user bob ({OTHER})"), "for the audit log");
+        assert_eq!(local(&numbers, OTHER + 1, listed, silent).map(drop).unwrap_err().status, 403);
         // An entry with a name needs one.
         let alice = |uid| Some(User::new(uid, "alice", uid));
-        assert!(local(&names, OTHER, None, alice).is_ok());
-        assert_eq!(local(&names, OTHER, None, |_| None).map(drop).unwrap_err().status, 403);
+        assert!(local(&names, OTHER, listed, alice).is_ok());
+        assert_eq!(local(&names, OTHER, listed, |_| None).map(drop).unwrap_err().status, 403);
     }
 
     #[test]
-    fn the_name_of_our_user_is_that_of_the_machines_list() {
-        let uid = rustix::process::geteuid().as_raw();
-        let passwd = format!("other:x:4000000001:0::/:/bin/sh\nbroken\nours:x:{uid}:0::/:/bin/sh\n");
-        assert_eq!(own_name(&passwd).as_deref(), Some("ours"));
-        assert_eq!(own_name("other:x:4000000001:0::/:/bin/sh\n"), None);
+    fn a_user_whose_name_is_the_number_of_another_has_no_rights_of_that_one() {
+        let numbers = AccessFile { users: vec![entry(&OTHER.to_string())], ..AccessFile::default() };
+        let (listed, no_user) = (|_: u32| Some(OTHER.to_string()), |_: u32| -> Option<User> { None });
+        assert!(local(&numbers, OTHER, listed, no_user).is_ok());
+        assert_eq!(local(&numbers, OTHER + 1, listed, no_user).map(drop).unwrap_err().status, 403);
+    }
+
+    #[test]
+    fn a_user_has_its_name_in_the_machines_list() {
+        let passwd = "other:x:4000000001:0::/:/bin/sh\nbroken\nbob:x:4000000002:0::/:/bin/sh\n";
+        assert_eq!(name_in(passwd, 4_000_000_002).as_deref(), Some("bob"));
+        assert_eq!(name_in(passwd, 4_000_000_003), None);
     }
 }

@@ -4,6 +4,7 @@ mod access;
 mod access_file;
 mod allowed_storage;
 mod caller;
+mod name_modules;
 mod rights;
 
 pub(crate) use access::Access;

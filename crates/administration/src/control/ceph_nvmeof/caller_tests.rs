@@ -1,7 +1,9 @@
 //! Callers and their connections: which keep their places, and what a caller without rights causes.
 
-use std::sync::Arc;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
 
 use axum::body::Body;
 use axum::middleware::{Next, from_fn};
@@ -12,11 +14,16 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::service::Service as _;
 use hyper::{Request, Version};
 use hyper_util::service::TowerToHyperService;
+use prerequisite::patience;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::timeout;
 
 use super::super::access::{Access, Peer};
 use super::super::administration::Administration;
+use super::super::catch_up::CatchUp;
 use super::super::connection_limiter::Identified;
+use super::super::limits::{SLOW_BELOW_ADMIN_MAX, THREADS_MAX};
 use super::super::{Token, routes, test_target};
 use super::native::Native;
 use super::tests::{HOST, SERVED, add_host, framed};
@@ -25,6 +32,7 @@ use super::tests::{HOST, SERVED, add_host, framed};
 struct Testbed {
     administration: Arc<Administration>,
     native: Router,
+    catch_up: CatchUp,
     token: Token,
     /// Number of requests to the control API.
     requests: Arc<AtomicUsize>,
@@ -39,6 +47,11 @@ impl Testbed {
     fn new() -> Self {
         let token = Token::random();
         let access = Access::new(None, Some(&token)).unwrap_or_else(|failure| panic!("{failure:?}"));
+        Self::with(access, token, CatchUp::new(|| {}))
+    }
+
+    /// The same for callers with these rights, and with this step before changes.
+    fn with(access: Access, token: Token, catch_up: CatchUp) -> Self {
         let ports = vec![PortConfig::new(1, ([127, 0, 0, 1], 0).into())];
         let fabric = FabricConfig { ports, ..FabricConfig::default() };
         let administration = Arc::new(Administration::new(test_target::start(fabric), None).unwrap());
@@ -49,8 +62,9 @@ impl Testbed {
             counted.fetch_add(1, Ordering::Relaxed);
             next.run(request)
         }));
-        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-        Self { administration, native, token, requests, runtime }
+        let runtime =
+            Builder::new_current_thread().enable_time().max_blocking_threads(THREADS_MAX).build().unwrap();
+        Self { administration, native, catch_up, token, requests, runtime }
     }
 
     /// State with which a call is made.
@@ -58,6 +72,7 @@ impl Testbed {
         Native {
             router: self.native.clone(),
             administration: self.administration.clone(),
+            catch_up: self.catch_up.clone(),
             peer: Some(peer()),
             authorization: token.map(|token| HeaderValue::from_str(&token.header()).unwrap()),
             identified: None,
@@ -109,4 +124,65 @@ fn a_call_by_a_stranger_has_no_cluster_asked_and_is_refused_once() {
             assert_eq!(is_asked, may_begin, "a refusal that is known is counted and delayed once");
         });
     }
+}
+
+/// Access of a reader, an operator and an administrator, with their tokens.
+fn access_of_roles(folder: &Path) -> (Access, [Token; 3]) {
+    let tokens = ["read", "operate", "admin"].map(|role| (role, Token::random()));
+    let entry = |(role, token): &(&str, Token)| {
+        let subsystems =
+            if *role == "operate" { format!("subsystems = [\"{SERVED}\"]\n") } else { String::new() };
+        let sha256 = token.fingerprint();
+        format!("[[token]]\nname = \"{role}\"\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n{subsystems}")
+    };
+    let path = folder.join("access.toml");
+    std::fs::write(&path, tokens.iter().map(entry).collect::<String>()).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let access = Access::new(Some(&path), None).unwrap_or_else(|failure| panic!("{failure:?}"));
+    (access, tokens.map(|(_, token)| token))
+}
+
+async fn in_time<T>(awaited: impl Future<Output = T>) -> T {
+    timeout(patience(), awaited).await.expect("an end of the wait")
+}
+
+#[test]
+fn callers_with_fewer_rights_leave_threads_to_an_administrator_while_the_cluster_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (access, [reader, operator, admin]) = access_of_roles(folder.path());
+    let silence = Arc::new(RwLock::new(()));
+    let (asks, mut asked) = unbounded_channel();
+    let catch_up = CatchUp::new({
+        let silence = silence.clone();
+        move || {
+            let _ = asks.send(());
+            drop(silence.read());
+        }
+    });
+    let testbed = Testbed::with(access, admin.clone(), catch_up);
+    // Given up before the runtime, whose end waits for its threads.
+    let silent = silence.write().unwrap();
+    testbed.runtime.block_on(async {
+        let begin = |token: &Token| {
+            let mut native = testbed.native(Some(token));
+            tokio::spawn(async move { native.begin_change().await })
+        };
+        // A reader changes nothing, and has no cluster asked.
+        for call in (0..2 * THREADS_MAX).map(|_| begin(&reader)).collect::<Vec<_>>() {
+            assert!(in_time(call).await.unwrap());
+        }
+        assert!(asked.try_recv().is_err());
+        let _waiting: Vec<_> = (0..2 * THREADS_MAX).map(|_| begin(&operator)).collect();
+        for _ in 0..SLOW_BELOW_ADMIN_MAX {
+            in_time(asked.recv()).await.unwrap();
+        }
+        for _ in 0..2 * THREADS_MAX {
+            let list = super::subsystems::list(testbed.native(Some(&admin)), ListSubsystemsReq::default());
+            assert!(in_time(list).await.is_ok());
+        }
+        assert!(asked.try_recv().is_err(), "more operators than have places");
+        let _change = begin(&admin);
+        in_time(asked.recv()).await.unwrap();
+    });
+    drop(silent);
 }

@@ -17,6 +17,7 @@ use tonic_prost::ProstCodec;
 
 use super::super::access::Peer;
 use super::super::administration::Administration;
+use super::super::catch_up::CatchUp;
 use super::super::connection_limiter::Identified;
 use super::super::limits::{CALL_BYTES_MAX, CONNECTION_TIMEOUT};
 use super::failed::Reply;
@@ -53,6 +54,7 @@ pub(in crate::control) fn router(
 async fn call(State(service): State<Service>, Path(name): Path<String>, request: Request) -> Response {
     let mut native = Native {
         router: service.native,
+        catch_up: CatchUp::of(service.administration.clone()),
         administration: service.administration,
         service: service.service,
         peer: request.extensions().get::<Peer>().cloned(),

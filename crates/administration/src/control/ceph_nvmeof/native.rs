@@ -20,6 +20,7 @@ use serde_json::Value;
 use super::super::access::Peer;
 use super::super::administration::Administration;
 use super::super::ask::encode;
+use super::super::catch_up::CatchUp;
 use super::super::connection_limiter::Identified;
 use super::super::host_keys::CANNOT_SEAL;
 use super::failed::Failed;
@@ -29,6 +30,8 @@ use super::failed::Failed;
 pub(super) struct Native {
     pub(super) router: Router,
     pub(super) administration: Arc<Administration>,
+    /// Step before a call that may change something.
+    pub(super) catch_up: CatchUp,
     pub(super) peer: Option<Peer>,
     pub(super) authorization: Option<HeaderValue>,
     /// Mark of the caller's connection, which keeps its place among others once the caller is identified.
@@ -77,34 +80,27 @@ struct Subsystems {
 
 impl Native {
     /// Takes over what was changed through other gateways, for a call that may change something. A caller that may not even read
-    /// is refused before its call has the cluster asked. Returns true if it may.
+    /// is refused before its call has the cluster asked, and one that may only read has it not asked. Returns true if it may read.
     pub(super) async fn begin_change(&mut self) -> bool {
-        match self.ask("GET", "/v1/ports", None).await {
-            Ok(_) => self.catch_up().await,
-            Err(refused) => self.refusal = Some(refused),
-        }
+        let begun = self.shown("GET", "/v1/ports", None, Some(self.catch_up.clone())).await;
+        self.refusal = begun.err();
         self.refusal.is_none()
-    }
-
-    async fn catch_up(&self) {
-        let administration = self.administration.clone();
-        if administration.membership().is_some() {
-            // Without an answer, what is known is looked at, and a change of something older is refused.
-            let _ = tokio::task::spawn_blocking(move || {
-                administration.membership().into_iter().for_each(|membership| membership.catch_up());
-            })
-            .await;
-        }
     }
 
     /// Asks, and gives what is shown.
     pub(super) async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Result<Value, Refused> {
-        let shown = self.shown(method, path, body).await?;
+        let shown = self.shown(method, path, body, None).await?;
         shown.map_or(Ok(Value::Null), |shown| read(&shown))
     }
 
-    /// Asks, and gives what is shown as it is written, if anything is.
-    async fn shown(&self, method: &str, path: &str, body: Option<Value>) -> Result<Option<Bytes>, Refused> {
+    /// Asks, after a step that the request may need, and gives what is shown as it is written, if anything is.
+    async fn shown(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+        catch_up: Option<CatchUp>,
+    ) -> Result<Option<Bytes>, Refused> {
         if let Some(refused) = &self.refusal {
             return Err(refused.clone());
         }
@@ -120,6 +116,9 @@ impl Native {
         }
         if let Some(identified) = &self.identified {
             request.extensions_mut().insert(identified.clone());
+        }
+        if let Some(catch_up) = catch_up {
+            request.extensions_mut().insert(catch_up);
         }
         let router = match &self.peer {
             Some(peer) => self.router.clone().layer(Extension(peer.clone())),
@@ -145,7 +144,7 @@ impl Native {
 
     async fn get<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<T, Refused> {
         // Hundreds of namespaces are read at once, without a tree of values in between.
-        read(&self.shown("GET", path, None).await?.unwrap_or_default())
+        read(&self.shown("GET", path, None, None).await?.unwrap_or_default())
     }
 
     /// All subsystems, with the UUIDs of their namespaces.
