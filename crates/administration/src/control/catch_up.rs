@@ -21,7 +21,7 @@ impl CatchUp {
     pub(super) fn of(administration: Arc<Administration>) -> Self {
         // Without an answer, what is known is looked at, and a change of something older is refused.
         Self::new(move || {
-            administration.membership().into_iter().for_each(|membership| membership.catch_up())
+            administration.membership().into_iter().for_each(|membership| membership.catch_up());
         })
     }
 
