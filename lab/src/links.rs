@@ -2,8 +2,6 @@
 
 use clap::{Args, value_parser};
 
-use crate::emulator::control::Change;
-use crate::emulator::link::Settings;
 use crate::emulator::{LINKS_MAX, Options, run};
 
 const ORDERS: &str = "It says `ready`, then takes orders on its standard input, a line each, and answers `ok` or `error REASON`:
@@ -22,21 +20,6 @@ pub(crate) struct Arguments {
     /// Number of links
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=LINKS_MAX as i64))]
     links: u16,
-    /// Of each link, 1000 by default
-    #[arg(long, value_name = "MBIT", value_parser = |value: &str| Change::parse("rate", value))]
-    rate: Option<Change>,
-    /// Delay in one direction, 0 by default
-    #[arg(long, value_name = "MS", value_parser = |value: &str| Change::parse("delay", value))]
-    delay: Option<Change>,
-    /// From 0 to 1, 0 by default
-    #[arg(long, value_name = "PROBABILITY", value_parser = |value: &str| Change::parse("loss", value))]
-    loss: Option<Change>,
-    /// Unit of loss: skb (as netem does, the default) or mtu (a packet on the wire)
-    #[arg(long, value_parser = |value: &str| Change::parse("mode", value))]
-    mode: Option<Change>,
-    /// Limit of the queue before a link, 16000 by default
-    #[arg(long, value_name = "KB", value_parser = |value: &str| Change::parse("queue", value))]
-    queue: Option<Change>,
     /// Seed of losses
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
@@ -59,16 +42,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<(), String> {
 }
 
 fn options(arguments: &Arguments) -> Options {
-    let Arguments { targets, host, links, rate, delay, loss, mode, queue, seed } = arguments;
-    let mut settings = Settings::default();
-    [rate, delay, loss, mode, queue].into_iter().flatten().for_each(|change| change.apply(&mut settings));
-    Options {
-        targets: targets.clone(),
-        host: host.clone(),
-        links: usize::from(*links),
-        settings,
-        seed: *seed,
-    }
+    let Arguments { targets, host, links, seed } = arguments;
+    Options { targets: targets.clone(), host: host.clone(), links: usize::from(*links), seed: *seed }
 }
 
 #[cfg(test)]
@@ -81,13 +56,11 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_options() {
-        let options =
-            parsed("--target t --host h --links 4 --rate 250 --delay 5 --loss 0.005 --seed 9").unwrap();
-        let settings = Settings { rate_mbit: 250.0, delay_ms: 5.0, loss: 0.005, ..Settings::default() };
+    fn links_and_seed_are_options() {
+        let options = parsed("--target t --host h --links 4 --seed 9").unwrap();
         assert_eq!(
             options,
-            Options { targets: vec!["t".to_owned()], host: "h".to_owned(), links: 4, settings, seed: 9 }
+            Options { targets: vec!["t".to_owned()], host: "h".to_owned(), links: 4, seed: 9 }
         );
     }
 
@@ -100,14 +73,9 @@ mod tests {
 
     #[test]
     fn refuses_what_it_does_not_know() {
-        for line in [
-            "",
-            "--target t",
-            "--target t --host h --links 0",
-            "--target t --host h --speed 1",
-            "t h",
-            "--rate",
-        ] {
+        for line in
+            ["", "--target t", "--target t --host h --links 0", "--target t --host h --speed 1", "t h"]
+        {
             assert!(parsed(line).is_err(), "{line}");
         }
     }

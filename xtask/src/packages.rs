@@ -144,8 +144,11 @@ pub(crate) const PEERS_BLOCK: [Package; 1] =
     [Package { name: "qemu-block-extra", evidence: "/var/lib/dpkg/info/qemu-block-extra.list" }];
 
 /// For a second opinion on latencies.
-pub(crate) const LATENCY: [Package; 2] =
-    [Package { name: "tcpdump", evidence: "tcpdump" }, Package { name: "fio", evidence: "fio" }];
+pub(crate) const LATENCY: [Package; 3] = [
+    Package { name: "tcpdump", evidence: "tcpdump" },
+    Package { name: "tshark", evidence: "tshark" },
+    Package { name: "fio", evidence: "fio" },
+];
 
 /// Installs what is missing.
 ///

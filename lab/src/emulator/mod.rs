@@ -29,13 +29,12 @@ const PACKETS_PER_TURN: usize = 16;
 const LINE_BYTES_MAX: usize = 1024;
 
 /// Parameters of an emulator.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     /// The namespaces at one end: the links are dealt out to them in order, as many to each.
     pub(crate) targets: Vec<String>,
     pub(crate) host: String,
     pub(crate) links: usize,
-    pub(crate) settings: Settings,
     pub(crate) seed: u64,
 }
 
@@ -119,7 +118,7 @@ impl Emulator {
             is_cut: false,
         };
         Self {
-            settings: vec![options.settings; options.links],
+            settings: vec![Settings::default(); options.links],
             lanes: (0..2 * options.links).map(lane).collect(),
             pool: Pool::default(),
             late_ns_max: 0,

@@ -2,7 +2,6 @@
 //! what is in the packets.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -63,7 +62,7 @@ impl Capture {
     ///
     /// # Errors
     /// The file cannot be read, or tcpdump does not say how it went.
-    pub(crate) fn stop(mut self) -> Result<(Vec<u8>, u64), String> {
+    pub(crate) fn stop(mut self) -> Result<(File, u64), String> {
         let failed = |error: std::io::Error| format!("tcpdump's file: {error}");
         let deadline = Instant::now() + QUIET_TIMEOUT;
         let mut length = 0;
@@ -77,9 +76,7 @@ impl Capture {
         }
         let errors = self.program.errors();
         let dropped = dropped(&errors).ok_or_else(|| format!("tcpdump says nothing of its end: {errors}"))?;
-        let mut bytes = Vec::new();
-        self.file.read_to_end(&mut bytes).map_err(failed)?;
-        Ok((bytes, dropped))
+        Ok((self.file, dropped))
     }
 }
 

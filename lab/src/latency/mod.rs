@@ -1,13 +1,11 @@
-//! `lab latency`: whether the bench's latencies are true. The same commands are timed on the wire by tcpdump, and fio asks
-//! the same target over a bridge. It keeps out how the figures compare.
+//! `lab latency`: whether the bench's latencies are true. The same commands are timed on the wire by tcpdump and tshark, and
+//! fio asks the same target over a bridge. It keeps out how the figures compare.
 
 mod arguments;
 mod backend;
 mod bridge;
 mod capture;
 mod exchange;
-mod pcap;
-mod stream;
 mod verdict;
 
 use std::net::SocketAddr;
@@ -127,9 +125,9 @@ fn wired(
         let reading = bench(arguments, address, depth)?;
         let idle_percent = moment.until_now(server).idle_percent;
         let (file, dropped_packets) = capture.stop()?;
-        let exchanges = Exchanges::of(&file, address.port())?;
+        let exchanges = Exchanges::of(file, address.port())?;
         let wire_commands = exchanges.latencies_ns.len();
-        if dropped_packets > 0 || exchanges.incomplete || exchanges.unmatched > 0 {
+        if dropped_packets > 0 || exchanges.unmatched > 0 {
             reason = format!(
                 "{dropped_packets} packets dropped, {wire_commands} commands with their answers and {} without",
                 exchanges.unmatched
@@ -148,7 +146,6 @@ fn wired(
             wire_commands,
             cycle_us: span_us * f64::from(depth) / wire_commands as f64,
             undisturbed,
-            repeated_bytes: exchanges.repeated_bytes,
             dropped_packets,
             idle_percent,
         });

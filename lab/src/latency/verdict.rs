@@ -51,7 +51,6 @@ pub(crate) struct Wired {
     pub(crate) cycle_us: f64,
     /// The bench without tcpdump, right before.
     pub(crate) undisturbed: Figures,
-    pub(crate) repeated_bytes: u64,
     pub(crate) dropped_packets: u64,
     pub(crate) idle_percent: f64,
 }
@@ -201,7 +200,6 @@ mod tests {
             wire_commands: 100,
             cycle_us: 45.0,
             undisturbed: figures(35.0),
-            repeated_bytes: 0,
             dropped_packets: 0,
             idle_percent: 10.0,
         }
