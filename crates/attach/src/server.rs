@@ -27,11 +27,13 @@ pub struct ServerOptions {
     pub ring: RingOptions,
     /// Set to start in held state: the server takes over from another process, and serves on command.
     pub is_held: bool,
+    /// NBD clients that are accepted at a time. Others wait in the system's queue until one has gone.
+    pub clients_max: usize,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self { threads: 1, ring: RingOptions::default(), is_held: false }
+        Self { threads: 1, ring: RingOptions::default(), is_held: false, clients_max: usize::MAX }
     }
 }
 
@@ -120,7 +122,19 @@ impl Server {
             let extents = questions.clone();
             let clients = Arc::<AtomicUsize>::default();
             let client_count = clients.clone();
-            let plan = Plan { disks, number, count, stopping, commands, client_count, is_held, tls, extents };
+            let clients_max = options.clients_max;
+            let plan = Plan {
+                disks,
+                number,
+                count,
+                stopping,
+                commands,
+                client_count,
+                clients_max,
+                is_held,
+                tls,
+                extents,
+            };
             let (listeners, others) = match number {
                 0 => (listeners.take().unwrap_or_default(), server.workers.clone()),
                 _ => (Vec::new(), Vec::new()),

@@ -1,6 +1,7 @@
 //! A thread that serves clients: its loop round the ring, the queues and the connections.
 
 use std::cmp::Reverse;
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) commands: Receiver<WorkerCommand>,
     /// Clients that the thread has or is about to get, for the one that assigns them.
     pub(crate) client_count: Arc<AtomicUsize>,
+    /// Clients that all threads may have.
+    pub(crate) clients_max: usize,
     /// Set to start in held state, and serve on command.
     pub(crate) is_held: bool,
     /// TLS as it is offered to clients, and the thread for handshakes.
@@ -78,6 +81,7 @@ pub(crate) struct Worker {
     pub(crate) course: Course,
     commands: Receiver<WorkerCommand>,
     pub(crate) client_count: Arc<AtomicUsize>,
+    clients_max: usize,
     /// Handshakes, if the server has TLS.
     pub(crate) handshakes: Option<Handshakes>,
     stopping: Arc<AtomicBool>,
@@ -123,6 +127,7 @@ impl Worker {
             course: if plan.is_held { Course::Rests } else { Course::Serves },
             commands: plan.commands,
             client_count: plan.client_count,
+            clients_max: plan.clients_max,
             handshakes: plan.tls.map(|(offer, jobs)| Handshakes::new(offer, jobs, waker)),
             stopping: plan.stopping,
             end_at: None,
@@ -298,23 +303,34 @@ impl Worker {
             return;
         }
         for _ in 0..ACCEPTS_PER_TURN {
+            if self.all_clients() >= self.clients_max {
+                return self.accept_later(&"this process serves as many as its limit of descriptors allows");
+            }
             let Some(listener) = self.listeners.get(at) else { return };
             match listener.accept() {
                 Ok((socket, peer)) => self.assign(socket, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    let now = self.ring.now();
-                    if let Some(times) = self.unaccepted.count_to_log(now) {
-                        tracing::warn!(%error, times, "cannot accept an NBD client; retrying");
-                    }
-                    self.accept_at = Some(now.after(Duration::from_millis(ACCEPT_PAUSE_MS)));
-                    return;
-                }
+                Err(error) => return self.accept_later(&error),
             }
         }
         // An edge was reported once, and there may be more.
         self.accept_again = true;
+    }
+
+    /// Leaves connections in the system's queue for a while.
+    fn accept_later(&mut self, reason: &dyn Display) {
+        let now = self.ring.now();
+        if let Some(times) = self.unaccepted.count_to_log(now) {
+            tracing::warn!(%reason, times, "cannot accept an NBD client; retrying");
+        }
+        self.accept_at = Some(now.after(Duration::from_millis(ACCEPT_PAUSE_MS)));
+    }
+
+    /// Clients of all threads.
+    fn all_clients(&self) -> usize {
+        let others = self.other_workers.iter().map(|other| &other.clients);
+        others.chain([&self.client_count]).map(|clients| clients.load(Ordering::Relaxed)).sum()
     }
 
     /// Assigns a client to the threads in turn, but for those that are full.

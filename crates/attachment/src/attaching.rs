@@ -39,6 +39,7 @@ use attach::{Disk, Server, ServerOptions, ServerTls, Tally};
 use chart::units;
 use engine::initiator::{PathState, Paths};
 use engine::ring::RingOptions;
+use engine::ring::core::{descriptor_limit, raise_descriptor_limit};
 use host_connection::config::connection::Connection;
 use measurement::bench::paths::{self, PathsAsked};
 use measurement::workload::Queues;
@@ -93,7 +94,7 @@ pub fn writer_of(nqn: &Nqn) -> Option<String> {
 /// Does what was typed.
 pub fn run(flags: &AttachFlags) -> Result<(), Failure> {
     // Each virtqueue has three descriptors. Before confinement, whose filter has no such call.
-    engine::ring::core::raise_descriptor_limit();
+    raise_descriptor_limit();
     match &flags.action {
         None => {
             let line = CommandLine::here()?;
@@ -160,6 +161,9 @@ fn serve(
     let registration = process.old_process.register(&line.arguments);
     let take_over = process.new_process.as_ref().and_then(|new_process| new_process.take(&line.arguments));
     let stop = Stop::on_signals()?;
+    // Clients may take all descriptors that are left.
+    let sleeper =
+        Sleeper::new().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
     let stages = StageNotice::new()?;
     if take_over.is_none() {
         eprintln!("connecting to {}", connection.addresses());
@@ -178,6 +182,7 @@ fn serve(
         controllers,
         found,
         registration,
+        sleeper,
         stages,
         metrics: &process.metrics,
     };
@@ -204,6 +209,8 @@ struct Attaching<'a> {
     found: Vec<FoundDevice>,
     /// By which the process that comes after this one gets the disks.
     registration: Registration<'a>,
+    /// Wakes the thread that waits for the end.
+    sleeper: Sleeper,
     /// Prints the stages of commands on request.
     stages: StageNotice,
     metrics: &'a HostMetrics,
@@ -246,7 +253,9 @@ impl Attaching<'_> {
     /// Options of a server that takes no client yet: another process may have the disks, or get
     /// them at the same moment.
     fn server_options(&self) -> ServerOptions {
-        ServerOptions { threads: self.threads, ring: self.ring(), is_held: true }
+        // The other half is for paths, records and upgrades.
+        let clients_max = descriptor_limit() / 2;
+        ServerOptions { threads: self.threads, ring: self.ring(), is_held: true, clients_max }
     }
 
     fn prints_text(&self) -> bool {
@@ -431,9 +440,7 @@ fn watch(
     mut has_failed: impl FnMut() -> Option<String>,
     user: impl Fn() -> Option<String>,
 ) -> Result<(), Failure> {
-    let sleeper =
-        Sleeper::new().map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
-    let registration = &attaching.registration;
+    let Attaching { registration, sleeper, .. } = attaching;
     registration.set_waker(sleeper.waker());
     let mut notice = WaitNotice::new();
     let mut path_notices: Vec<PathNotice> = all_paths.iter().map(|_| PathNotice::default()).collect();

@@ -1,6 +1,6 @@
 //! Clients that lie, stop or vanish: they pay themselves.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::time::Duration;
 
 use attach::limits::{CLIENTS_PER_THREAD_MAX, CLIENTS_RESERVE};
@@ -113,6 +113,23 @@ fn of_strangers_the_one_that_came_first_makes_room() {
     let _later = greeted();
     assert!(strangers[0].is_closed() && strangers[1].is_closed());
     assert_eq!(late.choose("1", Form::Simple).read(0, 4096, 0), [0; 4096], "it is about to choose");
+}
+
+#[test]
+fn clients_beyond_those_that_may_be_accepted_wait_until_one_has_gone() {
+    let world = World::new(&Plan { clients_max: 2, ..Plan::default() });
+    let [first, mut second] = [(); 2].map(|()| world.stranger().go("1", Form::Simple));
+    let mut third = world.stranger();
+    // The only thread has its events in order: the third connection before these requests.
+    for _ in 0..2 {
+        assert_eq!(second.read(0, 4096, 0), [0; 4096]);
+    }
+    third.stream.set_nonblocking(true).expect("it can be");
+    let greeted = third.stream.read(&mut [0; 18]);
+    assert!(greeted.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "it waits");
+    third.stream.set_nonblocking(false).expect("it can be");
+    drop(first);
+    assert_eq!(third.go("1", Form::Simple).read(0, 4096, 0), [0; 4096]);
 }
 
 #[test]

@@ -32,12 +32,22 @@ pub(crate) struct Plan {
     pub(crate) file: Option<PathBuf>,
     /// Connection by one path, through a relay.
     pub(crate) is_relayed: bool,
+    /// Clients that are accepted at a time.
+    pub(crate) clients_max: usize,
 }
 
 impl Default for Plan {
     fn default() -> Self {
         let protection = WriteProtection::None;
-        Self { block_bytes: 4096, is_read_only: false, protection, threads: 1, file: None, is_relayed: false }
+        Self {
+            block_bytes: 4096,
+            is_read_only: false,
+            protection,
+            threads: 1,
+            file: None,
+            is_relayed: false,
+            clients_max: usize::MAX,
+        }
     }
 }
 
@@ -70,7 +80,8 @@ impl World {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("nbd");
         let listener = UnixListener::bind(&socket).expect("a socket");
-        let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
+        let (threads, clients_max) = (plan.threads, plan.clients_max);
+        let options = ServerOptions { threads, clients_max, ..ServerOptions::default() };
         let tcp = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = tcp.local_addr().expect("an address");
         let listeners = vec![Listener::Unix(listener.try_clone().expect("a descriptor")), Listener::Tcp(tcp)];

@@ -50,6 +50,16 @@ pub fn raise_descriptor_limit() {
         // Where it is refused, the old limit holds, and connections over it are refused.
         let _ = setrlimit(Resource::Nofile, limit);
     }
+    descriptor_limit();
+}
+
+/// Number of descriptors that this process may have. It is looked up at the first call, which belongs before confinement, whose
+/// filter has no such call.
+pub fn descriptor_limit() -> usize {
+    use rustix::process::{Resource, getrlimit};
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    let limit = || getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
+    *LIMIT.get_or_init(|| limit().unwrap_or(usize::MAX))
 }
 
 /// Has the system keep no image of this process when it crashes: there are secrets in it. The kernel obeys a limit of 0 for
