@@ -36,7 +36,7 @@ pub enum HandOverError {
     /// Disk that cannot be offered now.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Descriptor or memory of a front end that the system does not give.
+    /// Descriptor or memory that the system does not give.
     #[error(transparent)]
     System(#[from] io::Error),
 }

@@ -38,7 +38,7 @@ impl Holder {
     /// clients' sockets. Until `thaw` or `leave` no client is touched.
     ///
     /// # Errors
-    /// When what is under way takes too long. The server serves on then.
+    /// When what is under way takes too long, or the system has no descriptors for all clients. The server serves on then.
     pub fn freeze(&self) -> Result<(HandedServer, Vec<Descriptor>), HandOverError> {
         let frozen = self.try_freeze();
         if frozen.is_err() {
@@ -62,7 +62,7 @@ impl Holder {
         drop(asker);
         let (mut clients, mut sockets) = (Vec::new(), Vec::new());
         for _ in 0..self.workers.len() {
-            for (client, descriptors) in answer(&quiesced, until)? {
+            for (client, descriptors) in answer(&quiesced, until)?? {
                 clients.push(client);
                 sockets.extend(descriptors);
             }

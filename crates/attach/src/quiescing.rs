@@ -1,14 +1,16 @@
 //! A thread whose clients are handed over: it ends what is under way, says how they are, and serves on or leaves them to another
 //! process.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use engine::ring::Moment;
+use engine::ring::{Moment, Socket};
 
 use crate::client::Client;
 use crate::client_state::AdoptionError;
+use crate::handed_client::HandedClient;
 use crate::limits::{
     HAND_OVER_HANDSHAKE_MS, HAND_OVER_SLOW_MS, HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HAND_OVER_UNREAD_MS,
 };
@@ -105,17 +107,15 @@ impl Worker {
         }
         let asker = asker.clone();
         self.course = Course::Rests;
-        let quiesced = |client: &Client| -> Option<Quiesced> {
-            let mut descriptors = vec![share(client.socket.as_ref()?).ok()?];
+        let quiesced = |client: &Client| {
+            let socket = client.socket.as_ref()?;
             let Some((state, unsent)) = client.state(&mut self.storage) else {
                 client.report_unread();
                 return None;
             };
-            if !unsent.is_empty() {
-                descriptors.push(file_of(&unsent).ok()?);
-            }
-            Some((state, descriptors))
+            Some(with_descriptors(state, socket, &unsent))
         };
+        // Without a descriptor for one of them, this process serves all of them on.
         let _ = asker.send(self.clients.iter().flatten().filter_map(quiesced).collect());
     }
 
@@ -155,4 +155,13 @@ impl Worker {
         self.seat(slot, client);
         Ok(())
     }
+}
+
+/// A client with its socket, and a file of what is to be sent to it first.
+fn with_descriptors(state: HandedClient, socket: &Socket, unsent: &[u8]) -> io::Result<Quiesced> {
+    let mut descriptors = vec![share(socket)?];
+    if !unsent.is_empty() {
+        descriptors.push(file_of(unsent)?);
+    }
+    Ok((state, descriptors))
 }

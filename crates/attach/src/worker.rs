@@ -26,7 +26,7 @@ use crate::ready_list::ReadyList;
 use crate::server::Tally;
 use crate::storage::Storage;
 use crate::tls::{Handshakes, Jobs};
-use crate::worker_command::{Quiesced, WorkerCommand, WorkerHandle};
+use crate::worker_command::{QuiescedClients, WorkerCommand, WorkerHandle};
 
 /// Parts of a thread.
 pub(crate) struct Plan {
@@ -52,7 +52,7 @@ pub(crate) enum Course {
     Serves,
     /// The thread takes no input of clients, and reports when nothing is under way.
     Quiesces {
-        asker: Sender<Vec<Quiesced>>,
+        asker: Sender<QuiescedClients>,
         since: Moment,
     },
     /// The thread touches no client: another process may have it.

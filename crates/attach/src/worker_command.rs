@@ -1,5 +1,6 @@
 //! Commands to the threads of an NBD server while they serve.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SendError;
@@ -13,6 +14,9 @@ use crate::machine::Descriptor;
 /// A client for another process: its socket, and behind that the file of what is to be sent to it first, if there is something.
 pub(crate) type Quiesced = (HandedClient, Vec<Descriptor>);
 
+/// All clients of a thread for another process, or the reason why the system does not share them.
+pub(crate) type QuiescedClients = io::Result<Vec<Quiesced>>;
+
 /// A client of another process, its socket, and what is to be sent to it first.
 pub(crate) type Adopted = (HandedClient, Socket, Vec<u8>);
 
@@ -23,7 +27,7 @@ pub(crate) enum WorkerCommand {
     /// Take no more connections. Confirms once none is taken from then on.
     StopAccepting(Sender<()>),
     /// Take nothing that clients send, end what is under way, and say how clients are then.
-    Freeze(Sender<Vec<Quiesced>>),
+    Freeze(Sender<QuiescedClients>),
     /// Serve these clients of another process, too. The list maps its disks to those here. Reports
     /// the clients that cannot be served, with the reason.
     Adopt(Vec<Adopted>, Arc<[Option<usize>]>, Sender<Vec<(String, String)>>),

@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use prerequisite::{wait_for, wait_until};
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -119,6 +119,20 @@ fn clients_keep_their_connection_over_ten_upgrades() {
     let left: Vec<_> =
         left.filter(|entry| entry.path().extension().is_some_and(|it| it == "controllers")).collect();
     assert!(left.is_empty(), "controllers are left: {left:?}");
+}
+
+#[test]
+fn an_upgrade_that_lacks_descriptors_for_all_clients_changes_nothing() {
+    let testbed = Testbed::start(&["--nbd", "unix:disk.nbd"]);
+    let mut clients: Vec<_> = (0..20).map(|_| Client::connect(&testbed.socket())).collect();
+    let open = std::fs::read_dir(format!("/proc/{}/fd", testbed.process)).expect("it runs").count();
+    // Enough for the way to the new process, and for some of the sockets once more.
+    let limit = Some(open as u64 + 12);
+    let limit = Rlimit { current: limit, maximum: limit };
+    prlimit(Some(Pid::from_child(&testbed.first.0)), Resource::Nofile, limit).expect("a lower limit");
+    let output = testbed.upgrade(&[]);
+    assert!(!output.status.success() && lives(testbed.process), "{}", stderr(&output));
+    assert!(clients.iter_mut().all(|client| client.read() == 0));
 }
 
 #[test]
