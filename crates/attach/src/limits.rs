@@ -1,6 +1,7 @@
 //! Every limit of attached disks, with its reason.
 
-/// Clients of one thread: as many as a machine has processors whose kernel gives each a connection, for some disks.
+/// Clients of one thread: as many as a machine has processors whose kernel gives each a connection, for some disks. A process with
+/// few descriptors has fewer, of which the next two are the same parts.
 pub const CLIENTS_PER_THREAD_MAX: usize = 128;
 /// The last of them, which go to users and networks that have few clients of the thread: one that has all others, with disks that
 /// they have chosen, does not keep the next one out.

@@ -13,6 +13,7 @@ use nbd::Export;
 use crate::disk::Disk;
 use crate::extents::ExtentThread;
 use crate::holder::Holder;
+use crate::limits::CLIENTS_PER_THREAD_MAX;
 use crate::machine::Listener;
 use crate::tls::{HandshakeThread, ServerTls};
 use crate::worker::{Plan, Worker};
@@ -27,7 +28,7 @@ pub struct ServerOptions {
     pub ring: RingOptions,
     /// Set to start in held state: the server takes over from another process, and serves on command.
     pub is_held: bool,
-    /// NBD clients that are accepted at a time. Others wait in the system's queue until one has gone.
+    /// NBD clients that are accepted at a time, the same number by each thread. Those that are handed over may be more.
     pub clients_max: usize,
 }
 
@@ -104,6 +105,7 @@ impl Server {
         let of = |disk: Disk| disk.export().map(|export| (disk, export)).map_err(io::Error::other);
         let disks = disks.into_iter().map(of).collect::<io::Result<Vec<_>>>()?;
         let count = options.threads_for(disks.iter().map(|(disk, _)| disk));
+        let clients_max = (options.clients_max / usize::from(count)).clamp(1, CLIENTS_PER_THREAD_MAX);
         let exports = disks.iter().map(|(_, export)| export.clone()).collect();
         let stopping = Arc::new(AtomicBool::new(false));
         let offer = tls.as_ref().map(ServerTls::offer);
@@ -122,7 +124,6 @@ impl Server {
             let extents = questions.clone();
             let clients = Arc::<AtomicUsize>::default();
             let client_count = clients.clone();
-            let clients_max = options.clients_max;
             let plan = Plan {
                 disks,
                 number,

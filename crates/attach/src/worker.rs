@@ -1,7 +1,6 @@
 //! A thread that serves clients: its loop round the ring, the queues and the connections.
 
 use std::cmp::Reverse;
-use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -37,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) commands: Receiver<WorkerCommand>,
     /// Clients that the thread has or is about to get, for the one that assigns them.
     pub(crate) client_count: Arc<AtomicUsize>,
-    /// Clients that all threads may have.
+    /// Clients that each thread may accept.
     pub(crate) clients_max: usize,
     /// Set to start in held state, and serve on command.
     pub(crate) is_held: bool,
@@ -303,9 +302,6 @@ impl Worker {
             return;
         }
         for _ in 0..ACCEPTS_PER_TURN {
-            if self.all_clients() >= self.clients_max {
-                return self.accept_later(&"this process serves as many as its limit of descriptors allows");
-            }
             let Some(listener) = self.listeners.get(at) else { return };
             match listener.accept() {
                 Ok((socket, peer)) => self.assign(socket, peer),
@@ -319,18 +315,12 @@ impl Worker {
     }
 
     /// Leaves connections in the system's queue for a while.
-    fn accept_later(&mut self, reason: &dyn Display) {
+    fn accept_later(&mut self, error: &io::Error) {
         let now = self.ring.now();
         if let Some(times) = self.unaccepted.count_to_log(now) {
-            tracing::warn!(%reason, times, "cannot accept an NBD client; retrying");
+            tracing::warn!(%error, times, "cannot accept an NBD client; retrying");
         }
         self.accept_at = Some(now.after(Duration::from_millis(ACCEPT_PAUSE_MS)));
-    }
-
-    /// Clients of all threads.
-    fn all_clients(&self) -> usize {
-        let others = self.other_workers.iter().map(|other| &other.clients);
-        others.chain([&self.client_count]).map(|clients| clients.load(Ordering::Relaxed)).sum()
     }
 
     /// Assigns a client to the threads in turn, but for those that are full.
@@ -344,7 +334,7 @@ impl Worker {
             of_thread.unwrap_or(&self.client_count).load(Ordering::Relaxed)
         };
         let count = self.other_workers.len() + 1;
-        let thread = next_with_room(self.next_thread, count, clients_of);
+        let thread = next_with_room(self.next_thread, count, self.clients_max, clients_of);
         self.next_thread = (thread + 1) % count;
         match thread.checked_sub(1) {
             None => self.take_client(socket, peer),
@@ -360,8 +350,9 @@ impl Worker {
         let Some(slot) = self.slot_for(party_of(&socket)) else {
             tracing::warn!(
                 client = peer,
-                "refusing an NBD client: of {CLIENTS_PER_THREAD_MAX} connections to this thread none is left, or only those for \
-                 users and networks that have fewer than {CLIENTS_OF_RESERVE_MAX}"
+                "refusing an NBD client: of {} connections to this thread none is left, or only those for users and networks that \
+                 have few",
+                self.clients_max
             );
             return;
         };
@@ -399,14 +390,16 @@ impl Worker {
 
     /// Slot for a new client of this party. Where the party has its share of slots, one of its own clients goes.
     fn slot_for(&mut self, party: Party) -> Option<usize> {
-        let free = CLIENTS_PER_THREAD_MAX - self.clients.iter().flatten().count();
+        let free = self.clients_max.saturating_sub(self.clients.iter().flatten().count());
         match self.storage.budget.clients_of(party) {
-            Some((key, own)) if !has_share(own, free) => self.displace(Some(key)),
+            Some((key, own)) if !has_share(own, free, self.clients_max) => self.displace(Some(key)),
+            _ if free == 0 => self.displace(None),
             _ => self.free_slot(),
         }
     }
 
-    /// Slot for another client. Where all are taken, one that has not chosen an export goes.
+    /// Slot for another client. Where all are taken, one that has not chosen an export goes. Clients that are handed over may be
+    /// more than may be accepted.
     pub(crate) fn free_slot(&mut self) -> Option<usize> {
         if let Some(slot) = self.clients.iter().position(Option::is_none) {
             return Some(slot);
@@ -504,14 +497,15 @@ impl Worker {
 
 /// The next of `count` threads from `first` on that has room for a client; the first if none has, where one that has not chosen a
 /// disk may go.
-fn next_with_room(first: usize, count: usize, clients_of: impl Fn(usize) -> usize) -> usize {
+fn next_with_room(first: usize, count: usize, most: usize, clients_of: impl Fn(usize) -> usize) -> usize {
     let mut threads = (first..first + count).map(|thread| thread % count);
-    threads.find(|thread| clients_of(*thread) < CLIENTS_PER_THREAD_MAX).unwrap_or(first)
+    threads.find(|thread| clients_of(*thread) < most).unwrap_or(first)
 }
 
-/// True if a party with this number of clients may have another one while this number of slots is free.
-const fn has_share(own: usize, free: usize) -> bool {
-    free > CLIENTS_RESERVE || own < CLIENTS_OF_RESERVE_MAX
+/// True if a party with this number of clients may have another one while this number of a thread's slots is free.
+fn has_share(own: usize, free: usize, slots: usize) -> bool {
+    let part = |of_all: usize| of_all * slots / CLIENTS_PER_THREAD_MAX;
+    free > part(CLIENTS_RESERVE) || own < part(CLIENTS_OF_RESERVE_MAX).max(1)
 }
 
 /// The client in this slot with this number, if it is still there.
@@ -525,26 +519,30 @@ mod tests {
 
     #[test]
     fn a_client_is_not_assigned_to_a_full_thread_while_others_have_room() {
-        let assigned = |clients: [usize; 3], first| next_with_room(first, 3, |thread| clients[thread]);
-        let full = CLIENTS_PER_THREAD_MAX;
-        assert_eq!([0, 1, 2].map(|first| assigned([0; 3], first)), [0, 1, 2], "in turn");
-        assert_eq!([0, 1, 2].map(|first| assigned([full, full - 1, full], first)), [1; 3]);
-        assert_eq!([0, 1, 2].map(|first| assigned([full; 3], first)), [0, 1, 2]);
+        for full in [CLIENTS_PER_THREAD_MAX, 5] {
+            let assigned =
+                |clients: [usize; 3], first| next_with_room(first, 3, full, |thread| clients[thread]);
+            assert_eq!([0, 1, 2].map(|first| assigned([0; 3], first)), [0, 1, 2], "in turn");
+            assert_eq!([0, 1, 2].map(|first| assigned([full, full - 1, full], first)), [1; 3]);
+            assert_eq!([0, 1, 2].map(|first| assigned([full; 3], first)), [0, 1, 2]);
+        }
     }
 
     #[test]
     fn a_party_with_all_clients_that_it_may_have_leaves_some_to_four_others() {
-        let mut clients = [0; 5];
-        for party in [0, 1, 2, 3, 4] {
-            let free = |clients: &[usize]| CLIENTS_PER_THREAD_MAX - clients.iter().sum::<usize>();
-            while free(&clients) > 0 && has_share(clients[party], free(&clients)) {
-                clients[party] += 1;
-            }
-        }
         let reserved = CLIENTS_OF_RESERVE_MAX;
-        assert_eq!(
-            clients,
-            [CLIENTS_PER_THREAD_MAX - CLIENTS_RESERVE, reserved, reserved, reserved, reserved]
-        );
+        let all = [CLIENTS_PER_THREAD_MAX - CLIENTS_RESERVE, reserved, reserved, reserved, reserved];
+        // A thread has fewer where the process has few descriptors.
+        for (slots, expected) in [(CLIENTS_PER_THREAD_MAX, all), (25, [19, 1, 1, 1, 1]), (1, [1, 0, 0, 0, 0])]
+        {
+            let mut clients = [0; 5];
+            for party in [0, 1, 2, 3, 4] {
+                let free = |clients: &[usize]| slots - clients.iter().sum::<usize>();
+                while free(&clients) > 0 && has_share(clients[party], free(&clients), slots) {
+                    clients[party] += 1;
+                }
+            }
+            assert_eq!(clients, expected);
+        }
     }
 }

@@ -125,6 +125,8 @@ struct AttachProcess {
     new_process: Option<NewProcess>,
     old_process: OldProcess,
     metrics: HostMetrics,
+    /// NBD clients of each part.
+    clients_max: usize,
 }
 
 impl AttachProcess {
@@ -134,12 +136,15 @@ impl AttachProcess {
         groups: impl Iterator<Item = &'a CommandLine> + Clone,
         metrics: &HostMetricsFlags,
     ) -> Result<Self, Failure> {
+        // An upgrade needs another descriptor for each client, and a file for one with requests or answers in part. The rest is for
+        // paths and records.
+        let clients_max = descriptor_limit() / 4 / groups.clone().count().max(1);
         let new_process = NewProcess::from_environment()?;
         if let Some(new_process) = &new_process {
             new_process.check(&groups.map(|group| &group.arguments))?;
         }
         let metrics = HostMetrics::start(metrics, new_process.is_some())?;
-        Ok(Self { new_process, old_process: OldProcess::wait(line), metrics })
+        Ok(Self { new_process, old_process: OldProcess::wait(line), metrics, clients_max })
     }
 }
 
@@ -185,6 +190,7 @@ fn serve(
         sleeper,
         stages,
         metrics: &process.metrics,
+        clients_max: process.clients_max,
     };
     let disks = attaching.disks()?;
     let _reported = process.metrics.report(&disks);
@@ -214,6 +220,7 @@ struct Attaching<'a> {
     /// Prints the stages of commands on request.
     stages: StageNotice,
     metrics: &'a HostMetrics,
+    clients_max: usize,
 }
 
 impl Attaching<'_> {
@@ -253,9 +260,8 @@ impl Attaching<'_> {
     /// Options of a server that takes no client yet: another process may have the disks, or get
     /// them at the same moment.
     fn server_options(&self) -> ServerOptions {
-        // The other half is for paths, records and upgrades.
-        let clients_max = descriptor_limit() / 2;
-        ServerOptions { threads: self.threads, ring: self.ring(), is_held: true, clients_max }
+        let Self { threads, clients_max, .. } = *self;
+        ServerOptions { threads, ring: self.ring(), is_held: true, clients_max }
     }
 
     fn prints_text(&self) -> bool {

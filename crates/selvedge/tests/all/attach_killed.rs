@@ -23,12 +23,16 @@ pub(crate) struct Client(pub(crate) UnixStream);
 
 impl Client {
     pub(crate) fn connect(socket: &Path) -> Self {
-        let mut stream = Self::greeted(socket).expect("a greeting");
+        Self::try_connect(socket).expect("a greeting, size and flags")
+    }
+
+    pub(crate) fn try_connect(socket: &Path) -> io::Result<Self> {
+        let mut stream = Self::greeted(socket)?;
         // Fixed newstyle without zeroes, then EXPORT_NAME without a name.
-        stream.write_all(&[0, 0, 0, 3]).expect("it listens");
-        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").expect("it listens");
-        stream.read_exact(&mut [0; 10]).expect("size and flags");
-        Self(stream)
+        stream.write_all(&[0, 0, 0, 3])?;
+        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0")?;
+        stream.read_exact(&mut [0; 10])?;
+        Ok(Self(stream))
     }
 
     /// The same where a process may die that has just accepted the connection: as other clients do, it tries again.

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::attach::{arguments, attached, metrics, program, target};
 use crate::attach_killed::Client;
-use crate::other_process::{lives, signal};
+use crate::other_process::{lives, signal, with_descriptors};
 use crate::raw_host::Random;
 use crate::serving::{Ended, json, stderr};
 
@@ -170,16 +170,18 @@ fn sockets_of_virtual_machines_stay() {
     }
 }
 
+/// Part of a file with disks: an NBD server of this namespace.
+fn table(port: &str, nsid: u32) -> String {
+    let place = format!("traddr = \"127.0.0.1\"\ntrsvcid = {port}\nnqn = \"{}\"", crate::serving::NQN);
+    format!("[disk.d{nsid}]\n{place}\nnsid = {nsid}\nnbd = \"unix:{nsid}.nbd\"\n")
+}
+
 #[test]
 fn disks_of_a_file_go_on_together() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_target, port) = target(folder.path());
-    let table = |nsid: u32| {
-        let place = format!("traddr = \"127.0.0.1\"\ntrsvcid = {port}\nnqn = \"{}\"", crate::serving::NQN);
-        format!("[disk.d{nsid}]\n{place}\nnsid = {nsid}\nnbd = \"unix:{nsid}.nbd\"\n")
-    };
     let file = folder.path().join("attach.toml");
-    std::fs::write(&file, table(1) + &table(2)).expect("a file");
+    std::fs::write(&file, table(&port, 1) + &table(&port, 2)).expect("a file");
     let log = File::create(folder.path().join("log")).expect("a file");
     let mut command = program(folder.path(), &["attach", "serve", "-c", "attach.toml"]);
     let first = Ended(command.stdout(Stdio::null()).stderr(log).spawn().expect("the program runs"));
@@ -198,13 +200,36 @@ fn disks_of_a_file_go_on_together() {
         assert_eq!(client.read(), byte);
     }
     // What the file has no longer is not lost.
-    std::fs::write(&file, table(1)).expect("a file");
+    std::fs::write(&file, table(&port, 1)).expect("a file");
     let refused = upgrade();
     assert!(!refused.status.success() && stderr(&refused).contains("2.nbd"), "{}", stderr(&refused));
     assert_eq!(clients[1].read(), 2);
     let report =
         json(&program(folder.path(), &["attach", "detach", "all", "-o", "json"]).output().expect("it runs"));
     assert_eq!(report["detached"].as_array().map(Vec::len), Some(2), "{report}");
+}
+
+#[test]
+fn all_clients_that_a_process_with_few_descriptors_accepts_keep_their_connection() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    std::fs::write(folder.path().join("attach.toml"), table(&port, 1) + &table(&port, 2)).expect("a file");
+    let command = program(folder.path(), &["attach", "serve", "-c", "attach.toml"]);
+    let mut command = with_descriptors(&command, 100);
+    let first = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program runs"));
+    let sockets = ["1.nbd", "2.nbd"].map(|name| folder.path().join(name));
+    wait_until("it serves", || sockets.iter().all(|socket| UnixStream::connect(socket).is_ok()));
+    let fill = |socket: &PathBuf| -> Vec<Client> {
+        (0..100).map_while(|_| Client::try_connect(socket).ok()).collect()
+    };
+    let mut clients = sockets.each_ref().map(fill);
+    assert!(clients.iter().all(|clients| (4..100).contains(&clients.len())));
+    let upgrade = || program(folder.path(), &["attach", "upgrade"]).output().expect("the program runs");
+    wait_until("both are attached", || upgrade().status.success());
+    assert!(!lives(first.0.id()));
+    assert!(clients.iter_mut().flatten().all(|client| client.read() == 0));
+    let detached = program(folder.path(), &["attach", "detach", "all"]).output().expect("it runs");
+    assert!(detached.status.success(), "{}", stderr(&detached));
 }
 
 #[test]

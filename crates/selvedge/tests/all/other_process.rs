@@ -8,7 +8,20 @@ use rustix::process::{Pid, Signal, kill_process};
 /// its children with it.
 pub(crate) fn with_default_hangup(command: &Command) -> Command {
     let mut same = Command::new("env");
-    same.arg("--default-signal=HUP").arg(command.get_program()).args(command.get_args());
+    same.arg("--default-signal=HUP");
+    run_by(same, command)
+}
+
+/// The same command with this number of descriptors.
+pub(crate) fn with_descriptors(command: &Command, count: u32) -> Command {
+    let mut same = Command::new("sh");
+    same.args(["-c", &format!("ulimit -n {count} && exec \"$@\""), "sh"]);
+    run_by(same, command)
+}
+
+/// The same command, run by this one.
+fn run_by(mut same: Command, command: &Command) -> Command {
+    same.arg(command.get_program()).args(command.get_args());
     same.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::null());
     if let Some(folder) = command.get_current_dir() {
         same.current_dir(folder);
