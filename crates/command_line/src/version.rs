@@ -21,6 +21,11 @@ pub fn start(linkage: Linkage) {
     }
 }
 
+/// True if the C library is in the program, and cannot load others.
+pub fn is_static() -> bool {
+    LINKAGE.get() == Some(&Linkage::Static)
+}
+
 /// Commit of the build, if the build sets it, as packages do.
 const COMMIT: Option<&str> = option_env!("SELVEDGE_COMMIT");
 

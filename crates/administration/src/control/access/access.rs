@@ -26,6 +26,7 @@ use super::name_modules;
 use super::rights::Rights;
 use crate::failure::Failure;
 use crate::spec::role::Role;
+use crate::version;
 
 /// The name of the token that has no entry of its own.
 const ONLY_TOKEN: &str = "of --control-token-file";
@@ -69,7 +70,7 @@ impl Access {
         let file = file.map(watch).transpose()?;
         if file.is_some() {
             // Names that come into the file later are looked up, too.
-            name_modules::load_configured();
+            name_modules::prepare(version::is_static());
         }
         Ok(Self { file, token: token.map(Token::fingerprint), ..Self::of_this_process() })
     }
@@ -221,10 +222,12 @@ fn by_certificate(
 
 /// Name of a user by the machine's own list, which is read also where a directory service does not answer.
 fn listed_name(uid: u32) -> Option<String> {
-    name_in(&std::fs::read_to_string(USERS).unwrap_or_default(), uid)
+    name_in(&std::fs::read(USERS).unwrap_or_default(), uid)
 }
 
-fn name_in(passwd: &str, uid: u32) -> Option<String> {
+fn name_in(passwd: &[u8], uid: u32) -> Option<String> {
+    // Comments on users may be in any encoding.
+    let passwd = String::from_utf8_lossy(passwd);
     let mut users = passwd.lines().map(|line| line.split(':'));
     users.find_map(|mut user| {
         let name = user.next()?;
@@ -289,7 +292,7 @@ mod tests {
         let own = rustix::process::geteuid().as_raw();
         let names =
             AccessFile { users: vec![entry("alice")], groups: vec![entry("staff")], ..AccessFile::default() };
-        let listed = |uid: u32| name_in(&format!("root:x:{own}:\nbob:x:{OTHER}:"), uid);
+        let listed = |uid: u32| name_in(format!("root:x:{own}:\nbob:x:{OTHER}:").as_bytes(), uid);
         for uid in [0, own] {
             let (identity, rights) = local(&names, uid, listed, silent).unwrap();
             assert_eq!((identity.to_string(), rights.role), (format!("user root ({uid})"), Role::Admin));
@@ -314,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_user_has_its_name_in_the_machines_list() {
-        let passwd = "other:x:4000000001:0::/:/bin/sh\nbroken\nbob:x:4000000002:0::/:/bin/sh\n";
+        let passwd = b"other:x:4000000001:0:M\xfcller:/:/bin/sh\nbroken\nbob:x:4000000002:0::/:/bin/sh\n";
         assert_eq!(name_in(passwd, 4_000_000_002).as_deref(), Some("bob"));
         assert_eq!(name_in(passwd, 4_000_000_003), None);
     }
