@@ -329,6 +329,8 @@ impl Drop for SocketFile {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -404,6 +406,34 @@ mod tests {
         let removals = purge.lines().filter_map(|line| line.trim().strip_prefix("rm -rf "));
         let removed: Vec<&str> = removals.flat_map(str::split_whitespace).collect();
         assert!([SYSTEM_FOLDER, KEPT_FOLDER].iter().all(|folder| removed.contains(folder)), "{removed:?}");
+    }
+
+    #[test]
+    fn purging_the_package_leaves_records_of_disks_that_are_attached() {
+        let script = include_str!("../../../../packaging/deb/postrm");
+        let part =
+            script.split_once("    attached=\n").and_then(|(_, rest)| rest.split_once("    # Tokens "));
+        let (part, _) = part.expect("a part about attached disks");
+        let folder = tempfile::tempdir().unwrap();
+        let kept = folder.path().join("kept");
+        let part = part
+            .replace(KEPT_FOLDER, kept.to_str().unwrap())
+            .replace("/dev/ublkb", &folder.path().join("ublkb").display().to_string());
+        let purge = || {
+            let status = Command::new("sh").args(["-euc", &format!("attached=\n{part}")]).status().unwrap();
+            assert!(status.success());
+            kept.exists()
+        };
+        fs::create_dir_all(kept.join("attach")).unwrap();
+        let record = fs::File::create(kept.join("attach/1.json")).unwrap();
+        record.lock().unwrap();
+        assert!(purge(), "its process lives");
+        drop(record);
+        let device = folder.path().join("ublkb0");
+        fs::write(&device, "").unwrap();
+        assert!(purge(), "a device waits for the next process");
+        fs::remove_file(device).unwrap();
+        assert!(!purge());
     }
 
     #[test]
