@@ -265,9 +265,13 @@ keys_get_old_under_writes() {
     : >/tmp/target.log
     serve --tls-record-limit 600
     dmesg -C
-    begin_writing 10
-    end_writing
-    worn=$(grep -c 'TLS keys of a queue are worn' /tmp/target.log)
+    # A slow processor seals few records in a round.
+    for _ in {1..12}; do
+        begin_writing 10
+        end_writing
+        worn=$(grep -c 'TLS keys of a queue are worn' /tmp/target.log)
+        ((worn < 2)) || break
+    done
     echo "measured: $worn queues ended with worn keys"
     ((worn >= 2))
 }
