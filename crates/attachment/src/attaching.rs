@@ -295,7 +295,8 @@ impl Attaching<'_> {
                 device: None,
                 socket: None,
                 address: None,
-                read_only: disk.is_read_only || info.is_write_protected,
+                // A block device stays as it began; guests and NBD clients write once the protection has ended.
+                read_only: disk.is_read_only || (self.flags.ublk && info.is_write_protected),
                 is_second: former.is_some_and(|former| former.is_second),
             }
         };

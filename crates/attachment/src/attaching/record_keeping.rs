@@ -62,7 +62,6 @@ impl Attaching<'_> {
         disks: Vec<RecordedDisk>,
         previous: Option<&Path>,
     ) -> Option<KeptRecord> {
-        let disks = as_recorded(disks, method, self.flags.read_only);
         let record = Record::new(self.line.clone(), method, self.nqn, disks);
         let kept = record.keep(previous);
         if let Err(reason) = &kept {
@@ -80,31 +79,5 @@ impl Attaching<'_> {
             }
         }
         kept.ok()
-    }
-}
-
-/// Disks as other processes see them in the record. The protection of a namespace when it is attached decides for good only about a
-/// block device: guests and NBD clients write once it has ended.
-fn as_recorded(mut disks: Vec<RecordedDisk>, method: AttachMethod, is_read_only: bool) -> Vec<RecordedDisk> {
-    if method != AttachMethod::Ublk {
-        disks.iter_mut().for_each(|disk| disk.read_only = is_read_only);
-    }
-    disks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::record::tests::record_of;
-    use super::*;
-
-    #[test]
-    fn a_disk_that_was_write_protected_is_recorded_as_one_that_may_be_written() {
-        let mut disks = record_of(3, 7).disks;
-        disks[0].read_only = true;
-        let recorded = |method, is_read_only| as_recorded(disks.clone(), method, is_read_only)[0].read_only;
-        for method in [AttachMethod::Nbd, AttachMethod::VhostUser] {
-            assert!(!recorded(method, false) && recorded(method, true));
-        }
-        assert!(recorded(AttachMethod::Ublk, false));
     }
 }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::other_process::{with_default_hangup, with_descriptors};
-use crate::serving::{Ended, NQN, stderr};
+use crate::serving::{Ended, NQN, Serving, stderr};
 
 pub(crate) fn program(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_selvedge"));
@@ -237,6 +237,26 @@ fn a_block_device_without_a_driver_is_refused_in_a_line() {
     assert!(said.contains("modprobe ublk_drv") && said.lines().count() == 1, "{said}");
     let both = self::refused(folder.path(), "1", &["--ublk", "--nbd"]);
     assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn of_two_that_attach_a_protected_namespace_one_may_write_it_later() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("target.toml");
+    let namespace = "backend.memory = { size = \"1m\" }\nwrite_protection = \"on\"\n";
+    let subsystem = format!("nqn = \"{NQN}\"\nallow_any_host = true\n[[subsystem.namespace]]\n{namespace}");
+    std::fs::write(&file, format!("[[port]]\naddress = \"127.0.0.1:0\"\n[[subsystem]]\n{subsystem}"))
+        .expect("a file");
+    let serving = Serving::of_file(file.to_str().expect("text"));
+    let (first, attached) = attach(folder.path(), &serving.port, &["--nbd", "unix:a.nbd"]);
+    assert_eq!(attached["disks"][0]["read_only"], true, "{attached}");
+    let second = refused(folder.path(), &serving.port, &["--nbd", "unix:b.nbd"]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains("attached for writing as "), "{}", stderr(&second));
+    let (reader, _) = attach(folder.path(), &serving.port, &["--nbd", "unix:b.nbd", "--read-only"]);
+    for attached in [first, reader] {
+        assert_eq!(end(attached, Signal::TERM), Some(0));
+    }
 }
 
 #[test]
