@@ -11,6 +11,7 @@ use nbd::{Command, Handshake, Headers, ProtocolError, Replies, Session, Step, Tl
 use secure_channel::Alert;
 
 use crate::buffer_budget::BufferBudget;
+use crate::client_limiter::ClientPermit;
 use crate::extents::ExtentAnswer;
 use crate::input::{Input, Received};
 use crate::limits::{
@@ -77,6 +78,8 @@ pub(crate) struct Client {
     pub(crate) held_bytes: usize,
     /// Key of its party in the budget of buffers.
     pub(crate) party: Option<usize>,
+    /// Permit to be one of the server's clients.
+    pub(crate) permit: Option<ClientPermit>,
     pub(crate) is_readable: bool,
     /// Set once the end of the input was seen, which only reading shows.
     pub(crate) has_end: bool,
@@ -111,6 +114,7 @@ impl Client {
             commands: 0,
             held_bytes: 0,
             party: None,
+            permit: None,
             is_readable: true,
             has_end: false,
             awaits_writable: false,

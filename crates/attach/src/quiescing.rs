@@ -3,7 +3,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::ring::{Moment, Socket};
@@ -25,11 +24,7 @@ impl Worker {
     /// Executes a command.
     pub(crate) fn execute(&mut self, command: WorkerCommand) {
         match command {
-            WorkerCommand::Client(socket, peer) => {
-                self.take_client(socket, peer);
-                // It was counted when it was given.
-                self.client_count.fetch_sub(1, Ordering::Relaxed);
-            }
+            WorkerCommand::Client(socket, peer, permit) => self.take_client(socket, peer, permit),
             WorkerCommand::StopAccepting(asker) => {
                 self.stops_accepting = true;
                 let _ = asker.send(());
@@ -152,7 +147,8 @@ impl Worker {
         if let Some(socket) = &client.socket {
             self.ring.watch(socket, slot as u32)?;
         }
-        self.seat(slot, client);
+        let permit = self.limiter.admit_to(self.number);
+        self.seat(slot, client, permit);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::initiator::Controller;
 use engine::ring::channel::channel;
@@ -10,6 +10,7 @@ use engine::ring::thread::{Builder, JoinHandle};
 use engine::ring::{Ring, RingOptions, Waker};
 use nbd::Export;
 
+use crate::client_limiter::ClientLimiter;
 use crate::disk::Disk;
 use crate::extents::ExtentThread;
 use crate::holder::Holder;
@@ -106,6 +107,7 @@ impl Server {
         let disks = disks.into_iter().map(of).collect::<io::Result<Vec<_>>>()?;
         let count = options.threads_for(disks.iter().map(|(disk, _)| disk));
         let clients_max = (options.clients_max / usize::from(count)).clamp(1, CLIENTS_PER_THREAD_MAX);
+        let limiter = ClientLimiter::new(count, clients_max);
         let exports = disks.iter().map(|(_, export)| export.clone()).collect();
         let stopping = Arc::new(AtomicBool::new(false));
         let offer = tls.as_ref().map(ServerTls::offer);
@@ -121,23 +123,21 @@ impl Server {
         for number in (0..count).rev() {
             let (sender, commands) = channel();
             let (disks, stopping, tls) = (disks.clone(), stopping.clone(), offer.zip(jobs.clone()));
-            let extents = questions.clone();
-            let clients = Arc::<AtomicUsize>::default();
-            let client_count = clients.clone();
+            let (extents, limiter) = (questions.clone(), limiter.clone());
             let plan = Plan {
                 disks,
                 number,
                 count,
                 stopping,
                 commands,
-                client_count,
+                limiter,
                 clients_max,
                 is_held,
                 tls,
                 extents,
             };
             let (listeners, others) = match number {
-                0 => (listeners.take().unwrap_or_default(), server.workers.clone()),
+                0 => (listeners.take().unwrap_or_default(), server.workers.iter().rev().cloned().collect()),
                 _ => (Vec::new(), Vec::new()),
             };
             let open = |ring| {
@@ -145,7 +145,7 @@ impl Server {
                 Ok(|| worker.run())
             };
             let (waker, thread) = start_thread(format!("nbd-{number}"), options.ring, open)?;
-            server.workers.push(WorkerHandle { commands: sender, waker: waker.clone(), clients });
+            server.workers.push(WorkerHandle { commands: sender, waker: waker.clone() });
             server.threads.push((waker, thread));
         }
         Ok(server)

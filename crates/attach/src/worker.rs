@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use engine::limits::RECEIVE_LENGTH;
@@ -14,6 +14,7 @@ use nbd::{Export, Tls};
 
 use crate::buffer_budget::Party;
 use crate::client::Client;
+use crate::client_limiter::{ClientLimiter, ClientPermit};
 use crate::disk::Disk;
 use crate::extents::{ExtentAnswer, ExtentJob, Extents};
 use crate::limits::{
@@ -34,8 +35,8 @@ pub(crate) struct Plan {
     pub(crate) count: u16,
     pub(crate) stopping: Arc<AtomicBool>,
     pub(crate) commands: Receiver<WorkerCommand>,
-    /// Clients that the thread has or is about to get, for the one that assigns them.
-    pub(crate) client_count: Arc<AtomicUsize>,
+    /// Limiter of the clients of all threads.
+    pub(crate) limiter: Arc<ClientLimiter>,
     /// Clients that each thread may accept.
     pub(crate) clients_max: usize,
     /// Set to start in held state, and serve on command.
@@ -67,8 +68,9 @@ pub(crate) struct Worker {
     /// Clients with pending work, by slot.
     pub(crate) ready: ReadyList,
     listeners: Vec<Listener>,
+    pub(crate) number: usize,
+    /// The threads after this one, in order.
     other_workers: Vec<WorkerHandle>,
-    next_thread: usize,
     /// Listeners may have more connections than were taken.
     pub(crate) accept_again: bool,
     /// Time at which connections are tried again that could not be accepted.
@@ -79,7 +81,7 @@ pub(crate) struct Worker {
     pub(crate) stops_accepting: bool,
     pub(crate) course: Course,
     commands: Receiver<WorkerCommand>,
-    pub(crate) client_count: Arc<AtomicUsize>,
+    pub(crate) limiter: Arc<ClientLimiter>,
     clients_max: usize,
     /// Handshakes, if the server has TLS.
     pub(crate) handshakes: Option<Handshakes>,
@@ -117,15 +119,15 @@ impl Worker {
             clients: Vec::new(),
             ready: ReadyList::new(CLIENTS_PER_THREAD_MAX),
             listeners,
+            number: usize::from(plan.number),
             other_workers,
-            next_thread: 0,
             accept_again: false,
             accept_at: None,
             unaccepted: Seldom::default(),
             stops_accepting: plan.is_held,
             course: if plan.is_held { Course::Rests } else { Course::Serves },
             commands: plan.commands,
-            client_count: plan.client_count,
+            limiter: plan.limiter,
             clients_max: plan.clients_max,
             handshakes: plan.tls.map(|(offer, jobs)| Handshakes::new(offer, jobs, waker)),
             stopping: plan.stopping,
@@ -291,8 +293,8 @@ impl Worker {
         }
         if client.is_over() {
             client.part(&mut self.storage);
+            drop(client.permit.take());
             self.clients[slot] = None;
-            self.client_count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -326,27 +328,19 @@ impl Worker {
     /// Assigns a client to the threads in turn, but for those that are full.
     fn assign(&mut self, socket: Socket, peer: String) {
         // The others end at the same time, and one without clients at once.
-        if self.stopping.load(Ordering::Acquire) {
-            return self.take_client(socket, peer);
-        }
-        let clients_of = |thread: usize| {
-            let of_thread = thread.checked_sub(1).map(|other| &self.other_workers[other].clients);
-            of_thread.unwrap_or(&self.client_count).load(Ordering::Relaxed)
+        let permit = match self.stopping.load(Ordering::Acquire) {
+            true => self.limiter.admit_to(self.number),
+            false => self.limiter.admit(),
         };
-        let count = self.other_workers.len() + 1;
-        let thread = next_with_room(self.next_thread, count, self.clients_max, clients_of);
-        self.next_thread = (thread + 1) % count;
-        match thread.checked_sub(1) {
-            None => self.take_client(socket, peer),
-            Some(other) => {
-                if let Some((socket, peer)) = self.other_workers[other].give(socket, peer) {
-                    self.take_client(socket, peer);
-                }
-            }
+        let Some(other) = permit.thread().checked_sub(1) else {
+            return self.take_client(socket, peer, permit);
+        };
+        if let Some((socket, peer, permit)) = self.other_workers[other].give(socket, peer, permit) {
+            self.take_client(socket, peer, permit);
         }
     }
 
-    pub(crate) fn take_client(&mut self, socket: Socket, peer: String) {
+    pub(crate) fn take_client(&mut self, socket: Socket, peer: String, permit: ClientPermit) {
         let Some(slot) = self.slot_for(party_of(&socket)) else {
             tracing::warn!(
                 client = peer,
@@ -371,16 +365,16 @@ impl Worker {
             (Some(_), Some(_)) => client.shut_down(&mut self.storage),
             (Some(_), None) => client.end(&mut self.storage),
         }
-        self.seat(slot, client);
+        self.seat(slot, client, permit);
         self.ready.add(slot);
     }
 
     /// Puts a client into its slot, as one of its party.
-    pub(crate) fn seat(&mut self, slot: usize, mut client: Client) {
+    pub(crate) fn seat(&mut self, slot: usize, mut client: Client, permit: ClientPermit) {
         let party = client.socket.as_ref().map_or(Party::Unknown, party_of);
         client.party = Some(self.storage.budget.join(party));
+        client.permit = Some(permit);
         self.clients[slot] = Some(client);
-        self.client_count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// TLS as it is offered to clients.
@@ -495,13 +489,6 @@ impl Worker {
     }
 }
 
-/// The next of `count` threads from `first` on that has room for a client; the first if none has, where one that has not chosen a
-/// disk may go.
-fn next_with_room(first: usize, count: usize, most: usize, clients_of: impl Fn(usize) -> usize) -> usize {
-    let mut threads = (first..first + count).map(|thread| thread % count);
-    threads.find(|thread| clients_of(*thread) < most).unwrap_or(first)
-}
-
 /// True if a party with this number of clients may have another one while this number of a thread's slots is free.
 fn has_share(own: usize, free: usize, slots: usize) -> bool {
     let part = |of_all: usize| of_all * slots / CLIENTS_PER_THREAD_MAX;
@@ -516,17 +503,6 @@ fn client_of(clients: &mut [Option<Client>], (slot, number): (usize, u64)) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_client_is_not_assigned_to_a_full_thread_while_others_have_room() {
-        for full in [CLIENTS_PER_THREAD_MAX, 5] {
-            let assigned =
-                |clients: [usize; 3], first| next_with_room(first, 3, full, |thread| clients[thread]);
-            assert_eq!([0, 1, 2].map(|first| assigned([0; 3], first)), [0, 1, 2], "in turn");
-            assert_eq!([0, 1, 2].map(|first| assigned([full, full - 1, full], first)), [1; 3]);
-            assert_eq!([0, 1, 2].map(|first| assigned([full; 3], first)), [0, 1, 2]);
-        }
-    }
 
     #[test]
     fn a_party_with_all_clients_that_it_may_have_leaves_some_to_four_others() {

@@ -2,12 +2,12 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SendError;
 
 use engine::ring::channel::Sender;
 use engine::ring::{Socket, Waker};
 
+use crate::client_limiter::ClientPermit;
 use crate::handed_client::HandedClient;
 use crate::machine::Descriptor;
 
@@ -23,7 +23,7 @@ pub(crate) type Adopted = (HandedClient, Socket, Vec<u8>);
 /// Command to a thread.
 pub(crate) enum WorkerCommand {
     /// A client that has connected, and who it is.
-    Client(Socket, String),
+    Client(Socket, String, ClientPermit),
     /// Take no more connections. Confirms once none is taken from then on.
     StopAccepting(Sender<()>),
     /// Take nothing that clients send, end what is under way, and say how clients are then.
@@ -42,8 +42,6 @@ pub(crate) enum WorkerCommand {
 pub(crate) struct WorkerHandle {
     pub(crate) commands: Sender<WorkerCommand>,
     pub(crate) waker: Waker,
-    /// Clients that it has or is about to get.
-    pub(crate) clients: Arc<AtomicUsize>,
 }
 
 impl WorkerHandle {
@@ -54,13 +52,14 @@ impl WorkerHandle {
     }
 
     /// Gives the thread a client that has connected. Returns the client if the thread has ended.
-    pub(crate) fn give(&self, socket: Socket, peer: String) -> Option<(Socket, String)> {
-        self.clients.fetch_add(1, Ordering::Relaxed);
-        match self.commands.send(WorkerCommand::Client(socket, peer)) {
-            Err(SendError(WorkerCommand::Client(socket, peer))) => {
-                self.clients.fetch_sub(1, Ordering::Relaxed);
-                Some((socket, peer))
-            }
+    pub(crate) fn give(
+        &self,
+        socket: Socket,
+        peer: String,
+        permit: ClientPermit,
+    ) -> Option<(Socket, String, ClientPermit)> {
+        match self.commands.send(WorkerCommand::Client(socket, peer, permit)) {
+            Err(SendError(WorkerCommand::Client(socket, peer, permit))) => Some((socket, peer, permit)),
             _ => {
                 self.waker.wake();
                 None
