@@ -17,7 +17,7 @@ use crate::limits::{
 
 /// Origin of clients: a user of this machine, an IPv4 address, or the /64 network of an IPv6 address, of which a machine has as
 /// many addresses as it likes. All loopback addresses are one. Of virtqueues it is their front end, by its place among all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 // Clients of a simulation are users.
 #[cfg_attr(feature = "simulation", allow(dead_code))]
 pub(crate) enum Party {
@@ -81,12 +81,6 @@ impl BufferBudget {
     fn share(all_bytes: usize, threads: u16, least: usize) -> Self {
         let bytes_max = (all_bytes / usize::from(threads.max(1))).max(least);
         Self { bytes_max, held_bytes: 0, parties: Slab::new(), is_short: false, has_freed: false }
-    }
-
-    /// Key of a party, and the number of its clients; `None` if it has none.
-    pub(crate) fn clients_of(&self, party: Party) -> Option<(usize, usize)> {
-        let (key, share) = self.parties.iter().find(|(_, share)| share.party == party)?;
-        Some((key, share.clients))
     }
 
     /// Counts a client, and returns the key of its party.

@@ -11,7 +11,7 @@ use nbd::{Command, Handshake, Headers, ProtocolError, Replies, Session, Step, Tl
 use secure_channel::Alert;
 
 use crate::buffer_budget::BufferBudget;
-use crate::client_limiter::ClientPermit;
+use crate::client_limiter::{ClientPermit, ClientStage};
 use crate::extents::ExtentAnswer;
 use crate::input::{Input, Received};
 use crate::limits::{
@@ -80,6 +80,8 @@ pub(crate) struct Client {
     pub(crate) party: Option<usize>,
     /// Permit to be one of the server's clients.
     pub(crate) permit: Option<ClientPermit>,
+    /// Stage that is recorded with the permit.
+    pub(crate) stage: ClientStage,
     pub(crate) is_readable: bool,
     /// Set once the end of the input was seen, which only reading shows.
     pub(crate) has_end: bool,
@@ -115,6 +117,7 @@ impl Client {
             held_bytes: 0,
             party: None,
             permit: None,
+            stage: ClientStage::Handshake,
             is_readable: true,
             has_end: false,
             awaits_writable: false,
@@ -128,18 +131,20 @@ impl Client {
         self.socket.take()
     }
 
-    pub(crate) const fn is_in_handshake(&self) -> bool {
-        matches!(self.phase, Phase::Handshake(_) | Phase::Securing(_))
+    /// Records the stage of its connection where that is another one. Returns false if the connection is to be closed for another.
+    pub(crate) fn record_stage(&mut self) -> bool {
+        let stage = match (&self.phase, &self.secure) {
+            (Phase::Handshake(_) | Phase::Securing(_), None) => ClientStage::Handshake,
+            (Phase::Handshake(_) | Phase::Securing(_), Some(_)) => ClientStage::Secure,
+            (Phase::Transmission(_) | Phase::Ending | Phase::Gone, _) => ClientStage::Settled,
+        };
+        let has_changed = std::mem::replace(&mut self.stage, stage) != stage;
+        !has_changed || self.permit.as_ref().is_none_or(|permit| permit.record(stage))
     }
 
     /// True if the socket has no room for the rest of its output.
     pub(crate) const fn awaits_writable(&self) -> bool {
         self.awaits_writable
-    }
-
-    /// True if it has authenticated by TLS.
-    pub(crate) const fn is_secure(&self) -> bool {
-        self.secure.is_some()
     }
 
     pub(crate) const fn is_securing(&self) -> bool {

@@ -1,13 +1,13 @@
 //! Every limit of attached disks, with its reason.
 
 /// Clients of one thread: as many as a machine has processors whose kernel gives each a connection, for some disks. A process with
-/// few descriptors has fewer, of which the next two are the same parts.
+/// few descriptors has fewer. Of the clients of all threads the next two are the same parts.
 pub const CLIENTS_PER_THREAD_MAX: usize = 128;
-/// The last of them, which go to users and networks that have few clients of the thread: one that has all others, with disks that
-/// they have chosen, does not keep the next one out.
+/// Clients, of every 128 of all threads together, that are for users and networks with few of them: one that has all others, with
+/// disks that they have selected, does not keep the next one out.
 pub const CLIENTS_RESERVE: usize = 32;
-/// Clients of a user or network up to which it may have another one of the reserve, which is thus for four of them at least: a
-/// machine has a connection for each of some processors.
+/// Clients of a user or network, of every 128, up to which it may have another one of the reserve, which is thus for four of them at
+/// least: a machine has a connection for each of some processors.
 pub const CLIENTS_OF_RESERVE_MAX: usize = 8;
 /// Requests of one client that are not answered. The kernel's client has 128 per connection, others fewer.
 pub const CLIENT_REQUESTS_MAX: usize = 256;

@@ -8,12 +8,13 @@ use std::time::Duration;
 use engine::ring::{Moment, Socket};
 
 use crate::client::Client;
+use crate::client_limiter::{Admitted, ClientStage};
 use crate::client_state::AdoptionError;
-use crate::handed_client::HandedClient;
+use crate::handed_client::{HandedClient, HandedStage};
 use crate::limits::{
     HAND_OVER_HANDSHAKE_MS, HAND_OVER_SLOW_MS, HAND_OVER_STALL_MS, HAND_OVER_TIMEOUT_MS, HAND_OVER_UNREAD_MS,
 };
-use crate::machine::{file_of, share, shut_down};
+use crate::machine::{file_of, party_of, share, shut_down};
 use crate::worker::{Course, Worker};
 use crate::worker_command::{Adopted, Quiesced, WorkerCommand};
 
@@ -25,6 +26,7 @@ impl Worker {
     pub(crate) fn execute(&mut self, command: WorkerCommand) {
         match command {
             WorkerCommand::Client(socket, peer, permit) => self.take_client(socket, peer, permit),
+            WorkerCommand::Displace(number) => self.displace(number),
             WorkerCommand::StopAccepting(asker) => {
                 self.stops_accepting = true;
                 let _ = asker.send(());
@@ -137,6 +139,14 @@ impl Worker {
         (handed, socket, unsent): Adopted,
         disk_indices: &Arc<[Option<usize>]>,
     ) -> Result<(), AdoptionError> {
+        let stage = match (&handed.stage, &handed.stream) {
+            (HandedStage::Transmission { .. }, _) => ClientStage::Settled,
+            (HandedStage::Handshake { .. }, Some(_)) => ClientStage::Secure,
+            (HandedStage::Handshake { .. }, None) => ClientStage::Handshake,
+        };
+        let admitted = self.limiter.adopt((party_of(&socket), stage), self.number);
+        let Admitted { permit, displaced } = admitted.ok_or(AdoptionError::Clients)?;
+        displaced.into_iter().for_each(|number| self.displace(number));
         let slot = self.free_slot().ok_or(AdoptionError::Clients)?;
         let tls = self.tls();
         self.storage.tally.clients += 1;
@@ -147,8 +157,7 @@ impl Worker {
         if let Some(socket) = &client.socket {
             self.ring.watch(socket, slot as u32)?;
         }
-        let permit = self.limiter.admit_to(self.number);
-        self.seat(slot, client, permit);
+        self.seat(slot, client, (permit, stage));
         Ok(())
     }
 }

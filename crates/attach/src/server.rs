@@ -14,7 +14,6 @@ use crate::client_limiter::ClientLimiter;
 use crate::disk::Disk;
 use crate::extents::ExtentThread;
 use crate::holder::Holder;
-use crate::limits::CLIENTS_PER_THREAD_MAX;
 use crate::machine::Listener;
 use crate::tls::{HandshakeThread, ServerTls};
 use crate::worker::{Plan, Worker};
@@ -106,8 +105,7 @@ impl Server {
         let of = |disk: Disk| disk.export().map(|export| (disk, export)).map_err(io::Error::other);
         let disks = disks.into_iter().map(of).collect::<io::Result<Vec<_>>>()?;
         let count = options.threads_for(disks.iter().map(|(disk, _)| disk));
-        let clients_max = (options.clients_max / usize::from(count)).clamp(1, CLIENTS_PER_THREAD_MAX);
-        let limiter = ClientLimiter::new(count, clients_max);
+        let limiter = ClientLimiter::new(count, options.clients_max);
         let exports = disks.iter().map(|(_, export)| export.clone()).collect();
         let stopping = Arc::new(AtomicBool::new(false));
         let offer = tls.as_ref().map(ServerTls::offer);
@@ -124,18 +122,7 @@ impl Server {
             let (sender, commands) = channel();
             let (disks, stopping, tls) = (disks.clone(), stopping.clone(), offer.zip(jobs.clone()));
             let (extents, limiter) = (questions.clone(), limiter.clone());
-            let plan = Plan {
-                disks,
-                number,
-                count,
-                stopping,
-                commands,
-                limiter,
-                clients_max,
-                is_held,
-                tls,
-                extents,
-            };
+            let plan = Plan { disks, number, count, stopping, commands, limiter, is_held, tls, extents };
             let (listeners, others) = match number {
                 0 => (listeners.take().unwrap_or_default(), server.workers.iter().rev().cloned().collect()),
                 _ => (Vec::new(), Vec::new()),

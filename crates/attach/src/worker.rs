@@ -1,6 +1,5 @@
 //! A thread that serves clients: its loop round the ring, the queues and the connections.
 
-use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +13,11 @@ use nbd::{Export, Tls};
 
 use crate::buffer_budget::Party;
 use crate::client::Client;
-use crate::client_limiter::{ClientLimiter, ClientPermit};
+use crate::client_limiter::{Admitted, ClientLimiter, ClientPermit, ClientStage};
 use crate::disk::Disk;
 use crate::extents::{ExtentAnswer, ExtentJob, Extents};
 use crate::limits::{
-    ACCEPT_PAUSE_MS, ACCEPTS_PER_TURN, CLIENTS_OF_RESERVE_MAX, CLIENTS_PER_THREAD_MAX, CLIENTS_RESERVE,
-    END_HANDSHAKE_MS, END_TIMEOUT_MS,
+    ACCEPT_PAUSE_MS, ACCEPTS_PER_TURN, CLIENTS_PER_THREAD_MAX, END_HANDSHAKE_MS, END_TIMEOUT_MS,
 };
 use crate::machine::{Listener, party_of};
 use crate::ready_list::ReadyList;
@@ -37,8 +35,6 @@ pub(crate) struct Plan {
     pub(crate) commands: Receiver<WorkerCommand>,
     /// Limiter of the clients of all threads.
     pub(crate) limiter: Arc<ClientLimiter>,
-    /// Clients that each thread may accept.
-    pub(crate) clients_max: usize,
     /// Set to start in held state, and serve on command.
     pub(crate) is_held: bool,
     /// TLS as it is offered to clients, and the thread for handshakes.
@@ -82,7 +78,6 @@ pub(crate) struct Worker {
     pub(crate) course: Course,
     commands: Receiver<WorkerCommand>,
     pub(crate) limiter: Arc<ClientLimiter>,
-    clients_max: usize,
     /// Handshakes, if the server has TLS.
     pub(crate) handshakes: Option<Handshakes>,
     stopping: Arc<AtomicBool>,
@@ -128,7 +123,6 @@ impl Worker {
             course: if plan.is_held { Course::Rests } else { Course::Serves },
             commands: plan.commands,
             limiter: plan.limiter,
-            clients_max: plan.clients_max,
             handshakes: plan.tls.map(|(offer, jobs)| Handshakes::new(offer, jobs, waker)),
             stopping: plan.stopping,
             end_at: None,
@@ -235,6 +229,9 @@ impl Worker {
             let slot = self.ready.take(at);
             let Some(client) = &mut self.clients[slot] else { continue };
             let wants_more = client.serve(&mut self.storage, &mut self.scratch);
+            if !client.record_stage() {
+                client.leave(&mut self.storage);
+            }
             if let Some(handshakes) = &mut self.handshakes {
                 let id = (slot, client.number);
                 if client.begins_tls() {
@@ -293,7 +290,6 @@ impl Worker {
         }
         if client.is_over() {
             client.part(&mut self.storage);
-            drop(client.permit.take());
             self.clients[slot] = None;
         }
     }
@@ -325,31 +321,37 @@ impl Worker {
         self.accept_at = Some(now.after(Duration::from_millis(ACCEPT_PAUSE_MS)));
     }
 
-    /// Assigns a client to the threads in turn, but for those that are full.
+    /// Assigns a client to a thread, or refuses it.
     fn assign(&mut self, socket: Socket, peer: String) {
+        let party = party_of(&socket);
         // The others end at the same time, and one without clients at once.
-        let permit = match self.stopping.load(Ordering::Acquire) {
-            true => self.limiter.admit_to(self.number),
-            false => self.limiter.admit(),
+        let admitted = match self.stopping.load(Ordering::Acquire) {
+            true => self.limiter.admit_last(party, self.number),
+            false => self.limiter.admit(party),
         };
+        let Some(Admitted { permit, displaced }) = admitted else { return self.refuse(&peer) };
         let Some(other) = permit.thread().checked_sub(1) else {
+            displaced.into_iter().for_each(|number| self.displace(number));
             return self.take_client(socket, peer, permit);
         };
-        if let Some((socket, peer, permit)) = self.other_workers[other].give(socket, peer, permit) {
+        let worker = &self.other_workers[other];
+        displaced.into_iter().for_each(|number| worker.send(WorkerCommand::Displace(number)));
+        if let Some((socket, peer, permit)) = worker.give(socket, peer, permit) {
             self.take_client(socket, peer, permit);
         }
     }
 
+    fn refuse(&self, peer: &str) {
+        tracing::warn!(
+            client = peer,
+            "refusing an NBD client: of {} connections none is left, or only those for users and networks that have few",
+            self.limiter.clients_max()
+        );
+    }
+
     pub(crate) fn take_client(&mut self, socket: Socket, peer: String, permit: ClientPermit) {
-        let Some(slot) = self.slot_for(party_of(&socket)) else {
-            tracing::warn!(
-                client = peer,
-                "refusing an NBD client: of {} connections to this thread none is left, or only those for users and networks that \
-                 have few",
-                self.clients_max
-            );
-            return;
-        };
+        // One that selects a disk as it is to make room has its slot until its commands have ended.
+        let Some(slot) = self.free_slot() else { return self.refuse(&peer) };
         if let Err(error) = self.ring.watch(&socket, slot as u32) {
             tracing::warn!(client = peer, %error, "cannot watch the connection of an NBD client; closing it");
             return;
@@ -365,15 +367,20 @@ impl Worker {
             (Some(_), Some(_)) => client.shut_down(&mut self.storage),
             (Some(_), None) => client.end(&mut self.storage),
         }
-        self.seat(slot, client, permit);
+        self.seat(slot, client, (permit, ClientStage::Handshake));
         self.ready.add(slot);
     }
 
     /// Puts a client into its slot, as one of its party.
-    pub(crate) fn seat(&mut self, slot: usize, mut client: Client, permit: ClientPermit) {
+    pub(crate) fn seat(
+        &mut self,
+        slot: usize,
+        mut client: Client,
+        (permit, stage): (ClientPermit, ClientStage),
+    ) {
         let party = client.socket.as_ref().map_or(Party::Unknown, party_of);
         client.party = Some(self.storage.budget.join(party));
-        client.permit = Some(permit);
+        (client.permit, client.stage) = (Some(permit), stage);
         self.clients[slot] = Some(client);
     }
 
@@ -382,52 +389,28 @@ impl Worker {
         self.handshakes.as_ref().map_or(Tls::Off, Handshakes::offer)
     }
 
-    /// Slot for a new client of this party. Where the party has its share of slots, one of its own clients goes.
-    fn slot_for(&mut self, party: Party) -> Option<usize> {
-        let free = self.clients_max.saturating_sub(self.clients.iter().flatten().count());
-        match self.storage.budget.clients_of(party) {
-            Some((key, own)) if !has_share(own, free, self.clients_max) => self.displace(Some(key)),
-            _ if free == 0 => self.displace(None),
-            _ => self.free_slot(),
-        }
-    }
-
-    /// Slot for another client. Where all are taken, one that has not chosen an export goes. Clients that are handed over may be
-    /// more than may be accepted.
+    /// Slot for another client.
     pub(crate) fn free_slot(&mut self) -> Option<usize> {
         if let Some(slot) = self.clients.iter().position(Option::is_none) {
             return Some(slot);
         }
-        if self.clients.len() < CLIENTS_PER_THREAD_MAX {
+        let slot = self.clients.len();
+        (slot < CLIENTS_PER_THREAD_MAX).then(|| {
             self.clients.push(None);
-            return Some(self.clients.len() - 1);
-        }
-        self.displace(None)
+            slot
+        })
     }
 
-    /// Closes the connection of a client that has not chosen an export, of this party if one is given, and returns its slot.
-    fn displace(&mut self, party: Option<usize>) -> Option<usize> {
-        let slot = self.crowding_slot(party)?;
+    /// Closes the connection of a client that makes room for another one, by the number of its permit.
+    pub(crate) fn displace(&mut self, number: u64) {
+        let has_number = |client: &&Client| client.permit.as_ref().is_some_and(|own| own.number() == number);
+        let Some(slot) = self.clients.iter().flatten().find(has_number).map(|client| client.slot) else {
+            return;
+        };
         if let Some(client) = &mut self.clients[slot] {
             client.leave(&mut self.storage);
         }
         self.disconnect(slot);
-        self.clients[slot].is_none().then_some(slot)
-    }
-
-    /// Slot of the client that makes room for another one: of those that have not chosen an export, of this party or else of that
-    /// with the most of them, the one that came first. So neither a crowd nor those that come after it displace one that is about
-    /// to choose.
-    fn crowding_slot(&self, party: Option<usize>) -> Option<usize> {
-        let mut idle: Vec<&Client> = self.clients.iter().flatten().collect();
-        idle.retain(|client| client.is_in_handshake() && (party.is_none() || client.party == party));
-        // A client that has authenticated goes last.
-        if idle.iter().any(|client| !client.is_secure()) {
-            idle.retain(|client| !client.is_secure());
-        }
-        let crowd = |client: &Client| idle.iter().filter(|other| other.party == client.party).count();
-        let first = idle.iter().max_by_key(|client| (crowd(client), Reverse(client.number)));
-        first.map(|client| client.slot)
     }
 
     /// True if the thread may end. Once it is to, clients send no more, and earlier requests are
@@ -489,36 +472,7 @@ impl Worker {
     }
 }
 
-/// True if a party with this number of clients may have another one while this number of a thread's slots is free.
-fn has_share(own: usize, free: usize, slots: usize) -> bool {
-    let part = |of_all: usize| of_all * slots / CLIENTS_PER_THREAD_MAX;
-    free > part(CLIENTS_RESERVE) || own < part(CLIENTS_OF_RESERVE_MAX).max(1)
-}
-
 /// The client in this slot with this number, if it is still there.
 fn client_of(clients: &mut [Option<Client>], (slot, number): (usize, u64)) -> Option<&mut Client> {
     clients.get_mut(slot)?.as_mut().filter(|client| client.number == number)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_party_with_all_clients_that_it_may_have_leaves_some_to_four_others() {
-        let reserved = CLIENTS_OF_RESERVE_MAX;
-        let all = [CLIENTS_PER_THREAD_MAX - CLIENTS_RESERVE, reserved, reserved, reserved, reserved];
-        // A thread has fewer where the process has few descriptors.
-        for (slots, expected) in [(CLIENTS_PER_THREAD_MAX, all), (25, [19, 1, 1, 1, 1]), (1, [1, 0, 0, 0, 0])]
-        {
-            let mut clients = [0; 5];
-            for party in [0, 1, 2, 3, 4] {
-                let free = |clients: &[usize]| slots - clients.iter().sum::<usize>();
-                while free(&clients) > 0 && has_share(clients[party], free(&clients), slots) {
-                    clients[party] += 1;
-                }
-            }
-            assert_eq!(clients, expected);
-        }
-    }
 }

@@ -24,6 +24,8 @@ pub(crate) type Adopted = (HandedClient, Socket, Vec<u8>);
 pub(crate) enum WorkerCommand {
     /// A client that has connected, and who it is.
     Client(Socket, String, ClientPermit),
+    /// Close the connection of the client with this number, for the one that comes next.
+    Displace(u64),
     /// Take no more connections. Confirms once none is taken from then on.
     StopAccepting(Sender<()>),
     /// Take nothing that clients send, end what is under way, and say how clients are then.
