@@ -246,6 +246,7 @@ mod tests {
 
     const GREEDY: Party = Party::User(1);
     const MODEST: Party = Party::User(2);
+    const THIRD: Party = Party::User(3);
 
     /// Clients of a party that have selected disks, as many as it gets.
     fn fill(limiter: &Arc<ClientLimiter>, party: Party) -> Vec<ClientPermit> {
@@ -297,5 +298,88 @@ mod tests {
             assert!(clients.entries.is_empty() && clients.of_parties.is_empty());
             assert!(clients.of_threads.iter().all(|count| *count == 0));
         }
+    }
+
+    #[test]
+    fn a_party_is_refused_by_its_share_of_the_server_and_not_of_the_thread_that_is_next() {
+        let limiter = ClientLimiter::new(2, usize::MAX);
+        let share = CLIENTS_PER_THREAD_MAX - CLIENTS_RESERVE;
+        // Clients of two parties come in turn, and so to one thread each.
+        let mut greedy = Vec::new();
+        let mut modest = Vec::new();
+        for _ in 0..share {
+            greedy.push(admit(&limiter, GREEDY));
+            modest.push(admit(&limiter, MODEST));
+        }
+        assert!(greedy.iter().all(|permit| permit.record(ClientStage::Settled) && permit.thread() == 0));
+        assert!(modest.iter().all(|permit| permit.record(ClientStage::Settled) && permit.thread() == 1));
+        modest.truncate(share / 2);
+        greedy.extend(fill(&limiter, GREEDY));
+        assert_eq!(greedy.len() + modest.len(), 2 * share, "all but the reserve");
+        assert!(limiter.admit(GREEDY).is_none() && limiter.admit(MODEST).is_none());
+        let third = fill(&limiter, THIRD);
+        assert_eq!(third.len(), 2 * CLIENTS_OF_RESERVE_MAX);
+        // One that ends leaves its place to its party, wherever it was.
+        greedy.pop();
+        assert!(limiter.admit(GREEDY).is_none(), "the third one has places of the reserve");
+        drop(third);
+        assert_eq!(fill(&limiter, GREEDY).len(), 1);
+    }
+
+    #[test]
+    fn a_client_without_a_disk_makes_room_on_whichever_thread_it_is() {
+        let limiter = ClientLimiter::new(2, 8);
+        let own = |stage: ClientStage| {
+            let permit = admit(&limiter, GREEDY);
+            assert!(permit.record(stage));
+            permit
+        };
+        let first = own(ClientStage::Settled);
+        let secure = own(ClientStage::Secure);
+        let others = [own(ClientStage::Settled), own(ClientStage::Handshake), own(ClientStage::Handshake)];
+        let last = own(ClientStage::Settled);
+        let modest = admit(&limiter, MODEST);
+        // The party has its share; its own one makes room, the one that came first, and one that has authenticated last.
+        let mut newer = Vec::new();
+        for leaving in [&others[1], &others[2], &secure] {
+            let Admitted { permit, displaced } = limiter.admit(GREEDY).expect("a permit");
+            assert_eq!((displaced, permit.thread()), (Some(leaving.number()), leaving.thread()));
+            assert!(!leaving.record(ClientStage::Settled), "it selects a disk too late");
+            assert!(permit.record(ClientStage::Settled));
+            newer.push(permit);
+        }
+        assert!(limiter.admit(GREEDY).is_none());
+        drop((first, secure, others, last, newer));
+        assert_eq!(limiter.lock().entries.len(), 1);
+        drop(modest);
+    }
+
+    #[test]
+    fn a_party_keeps_more_than_its_share_over_an_upgrade_and_gets_no_further_client() {
+        let limiter = ClientLimiter::new(2, 16);
+        let adopt =
+            |at: usize| limiter.adopt((GREEDY, ClientStage::Settled), at % 2).expect("a permit").permit;
+        let mut greedy: Vec<_> = (0..14).map(adopt).collect();
+        assert!(limiter.admit(GREEDY).is_none());
+        let modest = fill(&limiter, MODEST);
+        assert_eq!(modest.len(), 1, "a place of the reserve");
+        greedy.truncate(11);
+        assert!(limiter.admit(GREEDY).is_none(), "one that it has lost goes to others");
+        assert_eq!(fill(&limiter, THIRD).len(), 1);
+        greedy.truncate(10);
+        assert_eq!(fill(&limiter, GREEDY).len(), 1);
+    }
+
+    #[test]
+    fn clients_that_are_handed_over_may_be_more_than_are_accepted_and_those_with_disks_have_precedence() {
+        let limiter = ClientLimiter::new(1, 4);
+        let adopt = |stage: ClientStage| limiter.adopt((GREEDY, stage), 0);
+        let idle = adopt(ClientStage::Handshake).expect("a permit");
+        let all: Vec<_> =
+            (0..CLIENTS_PER_THREAD_MAX).map(|_| adopt(ClientStage::Settled).expect("a permit")).collect();
+        let last = all.last().expect("one");
+        assert_eq!(last.displaced, Some(idle.permit.number()));
+        assert!(adopt(ClientStage::Settled).is_none());
+        assert!(limiter.admit(MODEST).is_none() && limiter.admit_last(MODEST, 0).is_none());
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use attach::limits::HANDED_RECEIVED_INLINE_BYTES_MAX;
 use attach::{HandedIncoming, HandedServer, HandedStage, HandedVhostServer, Holder, ServerTls};
 use engine::target::WriteProtection;
-use prerequisite::{patience, wait_for};
+use prerequisite::{patience, wait_for, wait_until};
 use virtio_bindings::virtio_blk as blk;
 
 use crate::client::{BLOCK_STATUS, CACHE, FLUSH, FORMS, Form, READ, WRITE};
@@ -126,6 +126,21 @@ fn clients_in_the_middle_of_anything_notice_nothing() {
             assert_eq!(world.stranger().go("1", form).ask(FLUSH, 0, (0, 0)), 0);
         }
     }
+}
+
+#[test]
+fn a_user_keeps_more_clients_than_its_share_over_an_upgrade_and_gets_no_further_one() {
+    let mut world = World::new(&Plan { threads: 2, ..Plan::default() });
+    let mut clients: Vec<_> = (0..7).map(|_| world.stranger().go("1", Form::Simple)).collect();
+    // Its share of the next server is six.
+    world.clients_max = 8;
+    assert_eq!(pass_on(&mut world, None), []);
+    for client in &mut clients {
+        assert_eq!(client.read(0, 4096, 0), [0; 4096]);
+    }
+    assert!(world.stranger().is_closed(), "a connection is free for others");
+    clients.truncate(5);
+    wait_until("one is served", || world.stranger().stream.read(&mut [0; 18]).is_ok_and(|count| count > 0));
 }
 
 #[test]

@@ -131,6 +131,38 @@ fn strangers_that_have_all_of_few_connections_make_room() {
 }
 
 #[test]
+fn a_stranger_makes_room_on_whichever_thread_it_is() {
+    // Each thread has one connection, and the thread of the stranger is not the next.
+    let world = World::new(&Plan { threads: 2, clients_max: 2, ..Plan::default() });
+    let mut first = world.stranger().go("1", Form::Simple);
+    let mut stranger = world.stranger();
+    stranger.greet();
+    let mut late = world.stranger().go("1", Form::Simple);
+    assert!(stranger.is_closed());
+    assert!(world.stranger().is_closed(), "each connection has a disk");
+    for client in [&mut first, &mut late] {
+        assert_eq!(client.read(0, 4096, 0), [0; 4096]);
+    }
+}
+
+#[test]
+fn a_network_has_its_share_of_the_clients_of_all_threads() {
+    let world = World::new(&Plan { threads: 2, clients_max: 32, ..Plan::default() });
+    let of_network = || Client::connect_from([127, 0, 0, 1], world.address);
+    // Of 32 connections, eight are for others, two for each of them.
+    let mut crowd: Vec<_> = (0..24).map(|_| of_network().go("1", Form::Simple)).collect();
+    let mut others: Vec<_> = (0..2).map(|_| world.stranger().go("1", Form::Simple)).collect();
+    // Also when the other thread is the next.
+    assert!((0..2).all(|_| of_network().is_closed() && world.stranger().is_closed()));
+    for client in &mut others {
+        assert_eq!(client.read(0, 4096, 0), [0; 4096]);
+    }
+    assert_eq!(crowd[0].read(0, 4096, 0), [0; 4096], "it is served on");
+    crowd.truncate(20);
+    wait_until("one is served", || of_network().stream.read(&mut [0; 18]).is_ok_and(|count| count > 0));
+}
+
+#[test]
 fn a_crowd_of_strangers_with_many_loopback_addresses_displaces_no_other() {
     let world = World::new(&Plan::default());
     let mut first = world.stranger();

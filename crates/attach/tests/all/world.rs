@@ -63,6 +63,8 @@ pub(crate) struct World {
     /// For other servers.
     pub(crate) listener: Option<UnixListener>,
     threads: u16,
+    /// Clients that the next server accepts at a time.
+    pub(crate) clients_max: usize,
     _folder: tempfile::TempDir,
 }
 
@@ -96,6 +98,7 @@ impl World {
             address,
             listener,
             threads,
+            clients_max,
             _folder: folder,
         }
     }
@@ -103,7 +106,8 @@ impl World {
     /// Another server, over paths of its own, that serves on command.
     pub(crate) fn next(&self, tls: Option<ServerTls>) -> Server {
         let disks = disks(&self.target.ports(), &Plan { threads: self.threads, ..Plan::default() });
-        let options = ServerOptions { threads: self.threads, is_held: true, ..ServerOptions::default() };
+        let (threads, clients_max) = (self.threads, self.clients_max);
+        let options = ServerOptions { threads, clients_max, is_held: true, ..ServerOptions::default() };
         let listener = self.listener.as_ref().expect("a socket").try_clone().expect("a descriptor");
         let listeners = vec![Listener::Unix(listener)];
         Server::start_with(disks, listeners, tls, options).expect("a server")
