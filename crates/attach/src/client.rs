@@ -11,6 +11,7 @@ use nbd::{Command, Handshake, Headers, ProtocolError, Replies, Session, Step, Tl
 use secure_channel::Alert;
 
 use crate::buffer_budget::BufferBudget;
+use crate::client_faults::ClientFault;
 use crate::client_limiter::{ClientPermit, ClientStage};
 use crate::extents::ExtentAnswer;
 use crate::input::{Input, Received};
@@ -203,7 +204,9 @@ impl Client {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(client = self.peer, %error, "NBD client breaks the protocol; closing the connection");
+                    if let Some(times) = storage.faults.count(ClientFault::Protocol) {
+                        tracing::warn!(client = self.peer, %error, times, "NBD client breaks the protocol; closing the connection");
+                    }
                     self.leave(storage);
                     return false;
                 }
@@ -454,10 +457,13 @@ impl Client {
 
     /// Ends the client, whose time for the TLS handshake is over.
     pub(crate) fn end_late(&mut self, storage: &mut Storage) {
-        tracing::warn!(
-            client = self.peer,
-            "TLS handshake of an NBD client is not complete in time; closing the connection"
-        );
+        if let Some(times) = storage.faults.count(ClientFault::Late) {
+            tracing::warn!(
+                client = self.peer,
+                times,
+                "TLS handshake of an NBD client is not complete in time; closing the connection"
+            );
+        }
         self.leave(storage);
     }
 

@@ -12,6 +12,7 @@
 
 mod buffer_budget;
 mod client;
+mod client_faults;
 mod client_limiter;
 mod client_state;
 mod commands;

@@ -10,6 +10,7 @@ use engine::ring::thread::{Builder, JoinHandle};
 use engine::ring::{Ring, RingOptions, Waker};
 use nbd::Export;
 
+use crate::client_faults::ClientFaults;
 use crate::client_limiter::ClientLimiter;
 use crate::disk::Disk;
 use crate::extents::ExtentThread;
@@ -106,6 +107,7 @@ impl Server {
         let disks = disks.into_iter().map(of).collect::<io::Result<Vec<_>>>()?;
         let count = options.threads_for(disks.iter().map(|(disk, _)| disk));
         let limiter = ClientLimiter::new(count, options.clients_max);
+        let faults = Arc::<ClientFaults>::default();
         let exports = disks.iter().map(|(_, export)| export.clone()).collect();
         let stopping = Arc::new(AtomicBool::new(false));
         let offer = tls.as_ref().map(ServerTls::offer);
@@ -121,8 +123,9 @@ impl Server {
         for number in (0..count).rev() {
             let (sender, commands) = channel();
             let (disks, stopping, tls) = (disks.clone(), stopping.clone(), offer.zip(jobs.clone()));
-            let (extents, limiter) = (questions.clone(), limiter.clone());
-            let plan = Plan { disks, number, count, stopping, commands, limiter, is_held, tls, extents };
+            let (extents, limiter, faults) = (questions.clone(), limiter.clone(), faults.clone());
+            let plan =
+                Plan { disks, number, count, stopping, commands, limiter, faults, is_held, tls, extents };
             let (listeners, others) = match number {
                 0 => (listeners.take().unwrap_or_default(), server.workers.iter().rev().cloned().collect()),
                 _ => (Vec::new(), Vec::new()),

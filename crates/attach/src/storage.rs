@@ -1,10 +1,13 @@
 //! What one thread has to serve clients with: queues on the paths of all disks, buffers, and the requests that are under way.
 
+use std::sync::Arc;
+
 use engine::initiator::{Data, Ended};
 use engine::ring::{BufferPool, Event, Moment, Ring};
 use nbd::{Export, Replies};
 
 use crate::buffer_budget::BufferBudget;
+use crate::client_faults::ClientFaults;
 use crate::disk::Disk;
 use crate::disk_queues::DiskQueues;
 use crate::extents::{ClientId, ExtentAnswer, Extents};
@@ -26,6 +29,8 @@ pub(crate) struct Storage {
     /// A client has found no room for a command.
     pub(crate) is_short_of_room: bool,
     pub(crate) tally: Tally,
+    /// Faults of the clients of all threads.
+    pub(crate) faults: Arc<ClientFaults>,
     /// Questions which parts of disks are holes.
     extents: Option<Extents>,
 }
@@ -53,6 +58,7 @@ impl Storage {
             budget: BufferBudget::of_thread(count),
             is_short_of_room: false,
             tally: Tally::default(),
+            faults: Arc::default(),
             extents: None,
         }
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use engine::limits::RECEIVE_LENGTH;
 use engine::ring::channel::{Receiver, Sender};
 use engine::ring::{Event, Moment, Ring, Socket};
-use engine::seldom::Seldom;
 use nbd::{Export, Tls};
 
 use crate::buffer_budget::Party;
 use crate::client::Client;
+use crate::client_faults::{ClientFault, ClientFaults};
 use crate::client_limiter::{Admitted, ClientLimiter, ClientPermit, ClientStage};
 use crate::disk::Disk;
 use crate::extents::{ExtentAnswer, ExtentJob, Extents};
@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) commands: Receiver<WorkerCommand>,
     /// Limiter of the clients of all threads.
     pub(crate) limiter: Arc<ClientLimiter>,
+    /// Faults of the clients of all threads.
+    pub(crate) faults: Arc<ClientFaults>,
     /// Set to start in held state, and serve on command.
     pub(crate) is_held: bool,
     /// TLS as it is offered to clients, and the thread for handshakes.
@@ -71,8 +73,6 @@ pub(crate) struct Worker {
     pub(crate) accept_again: bool,
     /// Time at which connections are tried again that could not be accepted.
     accept_at: Option<Moment>,
-    /// Failures to accept a connection.
-    unaccepted: Seldom,
     /// Set by the command to accept no more connections.
     pub(crate) stops_accepting: bool,
     pub(crate) course: Course,
@@ -108,6 +108,7 @@ impl Worker {
         let mut storage = Storage::open(&mut ring, &plan.disks, QUEUE_TOKEN, plan.number, plan.count);
         let waker = ring.waker();
         storage.tells_extents(Extents::new(plan.extents, waker.clone()));
+        storage.faults = plan.faults;
         Ok(Self {
             ring,
             storage,
@@ -118,7 +119,6 @@ impl Worker {
             other_workers,
             accept_again: false,
             accept_at: None,
-            unaccepted: Seldom::default(),
             stops_accepting: plan.is_held,
             course: if plan.is_held { Course::Rests } else { Course::Serves },
             commands: plan.commands,
@@ -314,11 +314,10 @@ impl Worker {
 
     /// Leaves connections in the system's queue for a while.
     fn accept_later(&mut self, error: &io::Error) {
-        let now = self.ring.now();
-        if let Some(times) = self.unaccepted.count_to_log(now) {
+        if let Some(times) = self.storage.faults.count(ClientFault::Unaccepted) {
             tracing::warn!(%error, times, "cannot accept an NBD client; retrying");
         }
-        self.accept_at = Some(now.after(Duration::from_millis(ACCEPT_PAUSE_MS)));
+        self.accept_at = Some(self.ring.now().after(Duration::from_millis(ACCEPT_PAUSE_MS)));
     }
 
     /// Assigns a client to a thread, or refuses it.
@@ -342,18 +341,23 @@ impl Worker {
     }
 
     fn refuse(&self, peer: &str) {
-        tracing::warn!(
-            client = peer,
-            "refusing an NBD client: of {} connections none is left, or only those for users and networks that have few",
-            self.limiter.clients_max()
-        );
+        if let Some(times) = self.storage.faults.count(ClientFault::Refused) {
+            tracing::warn!(
+                client = peer,
+                times,
+                "refusing an NBD client: of {} connections none is left, or only those for users and networks that have few",
+                self.limiter.clients_max()
+            );
+        }
     }
 
     pub(crate) fn take_client(&mut self, socket: Socket, peer: String, permit: ClientPermit) {
         // One that selects a disk as it is to make room has its slot until its commands have ended.
         let Some(slot) = self.free_slot() else { return self.refuse(&peer) };
         if let Err(error) = self.ring.watch(&socket, slot as u32) {
-            tracing::warn!(client = peer, %error, "cannot watch the connection of an NBD client; closing it");
+            if let Some(times) = self.storage.faults.count(ClientFault::Unserved) {
+                tracing::warn!(client = peer, %error, times, "cannot watch the connection of an NBD client; closing it");
+            }
             return;
         }
         self.storage.renew_exports();

@@ -9,6 +9,7 @@ use secure_channel::{HEADER_BYTES, Peer, RECORD_BYTES_MAX, RecordLimit};
 use super::handshake::{Established, Handshake};
 use super::handshake_thread::{Answer, Outcome};
 use crate::client::{Client, Incoming, Needs, Phase};
+use crate::client_faults::ClientFault;
 use crate::storage::Storage;
 
 /// A connection between STARTTLS and the end of the handshake.
@@ -86,7 +87,9 @@ impl Client {
         match answer.outcome {
             Outcome::Continues(handshake) => securing.stage = Stage::Here(Some(handshake)),
             Outcome::Failed(error) => {
-                tracing::warn!(client = self.peer, %error, "TLS handshake of an NBD client failed; closing the connection");
+                if let Some(times) = storage.faults.count(ClientFault::Handshake) {
+                    tracing::warn!(client = self.peer, %error, times, "TLS handshake of an NBD client failed; closing the connection");
+                }
                 self.end(storage);
             }
             Outcome::Established(established, behind) => {
@@ -157,7 +160,9 @@ impl Client {
                 Ok(Piece::End) => return self.end(storage),
                 Ok(Piece::Nothing) => return,
                 Err(error) => {
-                    tracing::warn!(client = self.peer, %error, "NBD client breaks TLS; closing the connection");
+                    if let Some(times) = storage.faults.count(ClientFault::Record) {
+                        tracing::warn!(client = self.peer, %error, times, "NBD client breaks TLS; closing the connection");
+                    }
                     error.alert().into_iter().for_each(|alert| secure.outbound.close_with(alert));
                     return self.end(storage);
                 }

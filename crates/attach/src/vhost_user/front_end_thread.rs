@@ -18,6 +18,7 @@ use super::machine::{
 use super::mapping_share::MappingShare;
 use super::session::Session;
 use super::vring_command::VringWorkerHandle;
+use crate::client_faults::{ClientFault, ClientFaults};
 use crate::disk::Disk;
 use crate::limits::{MESSAGE_TIMEOUT_MS, SIZE_NOTICE_INTERVAL_MS};
 
@@ -42,6 +43,8 @@ pub(super) struct FrontEndThread {
     pub(super) is_held: bool,
     /// Mappings that its front ends may have.
     pub(super) share: Arc<MappingShare>,
+    /// Faults of its front ends.
+    pub(super) faults: Arc<ClientFaults>,
 }
 
 /// A front end that is heard.
@@ -86,10 +89,13 @@ impl FrontEndThread {
             }
             // Whatever a front end brings about is its own affair.
             let then = guarded(|| self.hear(&mut caller, is_new)).unwrap_or_else(|| {
-                tracing::error!(
-                    disk = self.disk.name,
-                    "hearing a vhost-user front end failed; closing its connection"
-                );
+                if let Some(times) = self.faults.count(ClientFault::Unserved) {
+                    tracing::error!(
+                        disk = self.disk.name,
+                        times,
+                        "hearing a vhost-user front end failed; closing its connection"
+                    );
+                }
                 Then::Next
             });
             *self.connection() = None;
@@ -122,7 +128,9 @@ impl FrontEndThread {
                 Ok(stream) => return Some(stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
-                    tracing::warn!(disk = self.disk.name, %error, "cannot accept a vhost-user front end; the next one is tried");
+                    if let Some(times) = self.faults.count(ClientFault::Unaccepted) {
+                        tracing::warn!(disk = self.disk.name, %error, times, "cannot accept a vhost-user front end; retrying");
+                    }
                     sleep(Duration::from_millis(100));
                 }
             }
@@ -137,8 +145,10 @@ impl FrontEndThread {
             Ok::<_, io::Error>(Caller { stream: stream.clone(), session, handler })
         };
         let begun = begin();
-        if let Err(error) = &begun {
-            tracing::warn!(disk = self.disk.name, %error, "cannot serve a vhost-user front end");
+        if let Err(error) = &begun
+            && let Some(times) = self.faults.count(ClientFault::Unserved)
+        {
+            tracing::warn!(disk = self.disk.name, %error, times, "cannot serve a vhost-user front end");
         }
         begun.ok()
     }
@@ -147,8 +157,8 @@ impl FrontEndThread {
     pub(super) fn session(&self, stream: &Arc<Connection>) -> io::Result<Arc<Mutex<Session>>> {
         let device = Device::of(&self.disk).map_err(io::Error::other)?;
         let disk = (self.disk.paths.clone(), device);
-        let session =
-            Session::new(self.front_end, disk, self.workers.clone(), (stream.clone(), self.share.clone()));
+        let own = (stream.clone(), self.share.clone(), self.faults.clone());
+        let session = Session::new(self.front_end, disk, self.workers.clone(), own);
         Ok(Arc::new(Mutex::new(session)))
     }
 
@@ -163,11 +173,14 @@ impl FrontEndThread {
                 let has_message = self.wait_for_message(stream, session, &mut message);
                 match self.quiesce_with(session) {
                     None if message.is_late() => {
-                        tracing::warn!(
-                            disk = self.disk.name,
-                            "a vhost-user front end has sent a part of a message, or reads no replies, for {MESSAGE_TIMEOUT_MS} ms; \
-                             closing the connection"
-                        );
+                        if let Some(times) = self.faults.count(ClientFault::Late) {
+                            tracing::warn!(
+                                disk = self.disk.name,
+                                times,
+                                "a vhost-user front end has sent a part of a message, or reads no replies, for {MESSAGE_TIMEOUT_MS} ms; \
+                                 closing the connection"
+                            );
+                        }
                         break Error::Disconnected;
                     }
                     None if !has_message => continue,
@@ -191,7 +204,12 @@ impl FrontEndThread {
             }
             _ if self.is_ending() => {}
             error => {
-                tracing::warn!(disk = self.disk.name, %error, "a vhost-user front end breaks the protocol; closing the connection");
+                if let Some(times) = self.faults.count(ClientFault::Protocol) {
+                    tracing::warn!(
+                        disk = self.disk.name, %error, times,
+                        "a vhost-user front end breaks the protocol; closing the connection"
+                    );
+                }
             }
         }
         lock(session).end(!self.is_ending());

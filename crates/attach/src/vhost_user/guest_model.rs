@@ -132,6 +132,7 @@ impl GuestModel {
             call: Some(Call::plain(event()?)),
             front_end: 0,
             connection: Arc::new(connection),
+            faults: Arc::default(),
         }));
         Ok(())
     }

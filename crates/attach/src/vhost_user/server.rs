@@ -91,6 +91,7 @@ impl VhostUserServer {
                 wake,
                 is_held,
                 share: MappingShare::new(),
+                faults: Arc::default(),
             };
             let thread = Builder::new().name(format!("vhost-{front_end}"));
             server.front_ends.push(thread.spawn(move || front_end_thread.run())?);

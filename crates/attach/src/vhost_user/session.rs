@@ -25,6 +25,7 @@ use super::machine::{BackendChannel, Call, Connection, Event, event_of};
 use super::mapping_share::MappingShare;
 use super::vring;
 use super::vring_command::{VringCommand, VringWorkerHandle};
+use crate::client_faults::ClientFaults;
 use crate::limits::{VRING_ENTRIES_MAX, VRINGS_MAX};
 
 /// Error for a message that uses a feature without an offer.
@@ -64,6 +65,7 @@ pub(super) struct Session {
     /// The threads. Virtqueues are given to them in turn.
     workers: Arc<[VringWorkerHandle]>,
     pub(super) connection: Arc<Connection>,
+    faults: Arc<ClientFaults>,
     pub(super) memory: GuestMemory,
     /// Requests under way, in memory that the front end keeps.
     pub(super) inflight: Option<InflightRegion>,
@@ -78,7 +80,7 @@ impl Session {
         front_end: usize,
         (paths, device): (Arc<Paths>, Device),
         workers: Arc<[VringWorkerHandle]>,
-        (connection, share): (Arc<Connection>, Arc<MappingShare>),
+        (connection, share, faults): (Arc<Connection>, Arc<MappingShare>, Arc<ClientFaults>),
     ) -> Self {
         Self {
             front_end,
@@ -89,6 +91,7 @@ impl Session {
             channel: None,
             workers,
             connection,
+            faults,
             memory: GuestMemory::new(share),
             inflight: None,
             features: 0,
@@ -157,6 +160,7 @@ impl Session {
             call: vring.call.clone().map(Call::new),
             front_end: self.front_end,
             connection: self.connection.clone(),
+            faults: self.faults.clone(),
         };
         self.worker(index).send(VringCommand::Start(self.vring_index(index), Box::new(plan)));
         self.vrings[index].is_running = true;

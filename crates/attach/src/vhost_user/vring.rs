@@ -14,6 +14,7 @@ use super::guest_memory::Memory;
 use super::inflight::InflightQueue;
 use super::machine::{Call, Connection, Event, close, may_be_interrupted};
 use crate::buffer_budget::BufferBudget;
+use crate::client_faults::{ClientFault, ClientFaults};
 use crate::limits::VRING_BUFFER_BYTES_MAX;
 
 /// Position of a ring when it was stopped.
@@ -36,6 +37,7 @@ pub(super) struct Plan {
     pub(super) front_end: usize,
     /// The connection of the front end, which ends when it breaks its rings.
     pub(super) connection: Arc<Connection>,
+    pub(super) faults: Arc<ClientFaults>,
 }
 
 pub(super) struct Vring {
@@ -47,6 +49,7 @@ pub(super) struct Vring {
     pub(super) call: Option<Call>,
     pub(super) front_end: usize,
     connection: Arc<Connection>,
+    faults: Arc<ClientFaults>,
     /// Requests that commands are still to be made of.
     pub(super) listed: VecDeque<usize>,
     pub(super) requests: usize,
@@ -72,7 +75,7 @@ pub(super) enum Next {
 
 impl Vring {
     pub(super) fn new(plan: Plan) -> Self {
-        let Plan { queue, memory, inflight, again, kick, call, front_end, connection } = plan;
+        let Plan { queue, memory, inflight, again, kick, call, front_end, connection, faults } = plan;
         Self {
             queue,
             memory,
@@ -82,6 +85,7 @@ impl Vring {
             call,
             front_end,
             connection,
+            faults,
             listed: VecDeque::new(),
             requests: 0,
             commands: 0,
@@ -222,8 +226,10 @@ impl Vring {
 
     /// The rings cannot be used: the connection of the front end ends, and with it its virtqueues.
     pub(super) fn fail(&mut self, error: &dyn Display) {
-        if !self.is_abandoned {
-            tracing::warn!(%error, "a vhost-user front end's virtqueue is broken; closing the connection");
+        if !self.is_abandoned
+            && let Some(times) = self.faults.count(ClientFault::Rings)
+        {
+            tracing::warn!(%error, times, "a vhost-user front end's virtqueue is broken; closing the connection");
         }
         self.close(true);
         close(&self.connection);
