@@ -12,6 +12,8 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::response::Response;
 use axum::{Extension, Router};
+use engine::ring::now;
+use engine::seldom::Seldom;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service as _, service_fn};
@@ -269,11 +271,13 @@ fn serve(
         let limiter = ConnectionLimiter::new(costs);
         let (end, ending) = watch::channel(());
         let accepting = tokio::spawn({
-            let limiter = limiter.clone();
+            let (limiter, unaccepted) = (limiter.clone(), Seldom::default());
             async move {
                 loop {
                     if let Err(error) = acceptor.accept(&spoken, &Ending(ending.clone()), &limiter).await {
-                        tracing::warn!(%error, "the control API cannot accept a connection");
+                        if let Some(times) = unaccepted.count_to_log(now()) {
+                            tracing::warn!(%error, times, "the control API cannot accept a connection; retrying");
+                        }
                         // There may be no descriptor free; asking at once again would not make one.
                         sleep(Duration::from_millis(100)).await;
                     }
@@ -312,7 +316,9 @@ async fn serve_tls(
         }
         Ok(Err(error)) => match tls::refused_certificate(&error) {
             Some(why) => {
-                tracing::warn!(%address, "Refused a client of the control API: {why}");
+                if let Some(times) = tls.count_refused() {
+                    tracing::warn!(%address, times, "Refused a client of the control API: {why}");
+                }
                 let recorded = tokio::task::spawn_blocking(move || {
                     administration.audit().write(Event::failed_login(Identity::Unknown, address, why));
                 });

@@ -5,7 +5,9 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use engine::ring::now;
 use engine::secret_file;
+use engine::seldom::Seldom;
 use jiff::Timestamp;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -44,6 +46,8 @@ pub struct ServerTls {
     /// Protocol inside TLS, by its name in ALPN.
     spoken: &'static [u8],
     loaded: Mutex<Loaded>,
+    /// Clients whose certificates are refused.
+    refused: Seldom,
 }
 
 /// HTTP/1.1 and HTTP/2 by their names in ALPN.
@@ -65,7 +69,13 @@ impl ServerTls {
     ) -> Result<Self, Failure> {
         let stamps = stamps(&own, client_ca.as_deref());
         let config = server_config(&own, client_ca.as_deref(), spoken).map_err(Failure::usage)?;
-        Ok(Self { own, client_ca, spoken, loaded: Mutex::new(Loaded { stamps, config }) })
+        let loaded = Mutex::new(Loaded { stamps, config });
+        Ok(Self { own, client_ca, spoken, loaded, refused: Seldom::default() })
+    }
+
+    /// Counts a client whose certificate is refused; the number if it is one to be logged.
+    pub(super) fn count_refused(&self) -> Option<u64> {
+        self.refused.count_to_log(now())
     }
 
     /// Acceptor for the next connection, with the current files. Files that do not fit together, as

@@ -22,6 +22,7 @@ mod doctor;
 mod documents;
 mod exit_status;
 mod faults;
+mod few_descriptors;
 mod file_size_limit;
 mod gateways;
 mod generated;

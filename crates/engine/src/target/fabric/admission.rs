@@ -290,6 +290,10 @@ pub(crate) struct Refusals {
     displaced: Seldom,
     /// Changes of hosts that make too many.
     changes: Seldom,
+    /// Connections that the system or the reactors have no room for.
+    without_room: Seldom,
+    /// Failures to accept a connection.
+    unaccepted: Seldom,
 }
 
 impl Refusals {
@@ -331,6 +335,16 @@ impl Refusals {
     /// Counts a change of a host that makes too many; the number if it is one to be logged.
     pub(crate) fn count_change(&self) -> Option<u64> {
         self.changes.count_to_log(ring::now())
+    }
+
+    /// Counts a connection that there is no room for; the number if it is one to be logged.
+    pub(crate) fn count_without_room(&self) -> Option<u64> {
+        self.without_room.count_to_log(ring::now())
+    }
+
+    /// Counts a failure to accept a connection; the number if it is one to be logged.
+    pub(crate) fn count_unaccepted(&self) -> Option<u64> {
+        self.unaccepted.count_to_log(ring::now())
     }
 
     /// Counts a controller whose keep alive timer ran out.

@@ -348,7 +348,9 @@ impl EventLoop {
         }
         let token = self.free_token();
         if let Err(error) = self.ring.watch(&*arrival.socket, token) {
-            tracing::warn!(%error, "a connection cannot be watched and is closed");
+            if let Some(times) = self.fabric.refusals.count_without_room() {
+                tracing::warn!(%error, times, "a connection cannot be watched and is closed");
+            }
             self.free.push(token);
             self.mailbox.discount_connection(false);
             return;

@@ -285,18 +285,25 @@ impl Accepting {
                         self.fabric.tell_reactors(|| Message::MakeRoom);
                         return Err(error);
                     }
-                    tracing::warn!(%error, "no room for another connection; it is refused");
                     // A host that hears nothing waits for its time-out; one that is refused knows at once.
                     self.spare = None;
-                    let refused = listening.socket.accept().is_ok();
+                    let refused = listening.socket.accept().map(drop).map_err(|error| error.kind());
                     self.spare = core::spare_descriptor();
-                    if !refused {
+                    // The system says that it has none also when no connection waits.
+                    if refused != Err(io::ErrorKind::WouldBlock)
+                        && let Some(times) = self.fabric.refusals.count_without_room()
+                    {
+                        tracing::warn!(%error, times, "no room for another connection; it is refused");
+                    }
+                    if refused.is_err() {
                         return Err(error);
                     }
                 }
                 Err(error) if is_of_peer(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection; retrying");
+                    if let Some(times) = self.fabric.refusals.count_unaccepted() {
+                        tracing::warn!(%error, times, "cannot accept a connection; retrying");
+                    }
                     return Err(error);
                 }
             }
@@ -337,8 +344,10 @@ fn place(socket: Arc<Socket>, peer: SocketAddr, port: u16, fabric: &Fabric) {
     // What is half open takes no place from others: its reactor gives it up for those that come.
     let (all, half_open) = (reactor.connections(), reactor.half_open());
     if all.saturating_sub(half_open) >= CONNECTIONS_PER_REACTOR_MAX {
-        let limit = CONNECTIONS_PER_REACTOR_MAX;
-        tracing::warn!(%peer, limit, "too many queues on each reactor; a connection is refused");
+        if let Some(times) = fabric.refusals.count_without_room() {
+            let limit = CONNECTIONS_PER_REACTOR_MAX;
+            tracing::warn!(%peer, limit, times, "too many queues on each reactor; a connection is refused");
+        }
     } else if half_open < HALF_OPEN_ACCEPTED_MAX {
         reactor.count_connection();
         reactor.send(Message::Connection(Arrival { socket, port, peer }));
