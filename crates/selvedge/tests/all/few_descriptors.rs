@@ -47,6 +47,28 @@ fn lines(log: &Path, words: &str) -> Vec<String> {
 }
 
 #[test]
+fn an_nbd_client_that_waits_for_a_descriptor_is_served_once_there_is_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_target, port) = target(folder.path());
+    let log = folder.path().join("log");
+    let mut command = program(folder.path(), &arguments(&port, &["--nbd", "unix:a.nbd"]));
+    let (attached, _) = attached(command.stderr(File::create(&log).expect("a file")));
+    starve(&attached.0);
+    let mut client = UnixStream::connect(folder.path().join("a.nbd")).expect("it listens");
+    client.set_read_timeout(Some(patience())).expect("a time-out");
+    // It is tried again, and logged seldom after the first times.
+    wait_until("the client waits", || {
+        lines(&log, "cannot accept an NBD client").iter().any(|line| line.contains("times=32"))
+    });
+    assert!(lines(&log, "cannot accept an NBD client").len() < 20);
+    limit(&attached.0, None);
+    let mut greeting = [0; 18];
+    client.read_exact(&mut greeting).expect("a greeting, without another client");
+    assert!(greeting.starts_with(b"NBDMAGICIHAVEOPT"));
+    assert_eq!(end(attached, Signal::TERM), Some(0));
+}
+
+#[test]
 fn a_flood_of_nbd_clients_that_are_refused_or_break_the_protocol_is_logged_seldom() {
     let folder = tempfile::tempdir().expect("a folder");
     let (_target, port) = target(folder.path());
