@@ -26,7 +26,7 @@ const TARGET_START_LIMIT: Duration = Duration::from_secs(20);
 const TARGET_STOP_LIMIT: Duration = Duration::from_secs(20);
 
 /// Jobs that have the program in the guest: the job, its script, and the machine it takes.
-const INSIDE: [(&str, &str, &[&str]); 10] = [
+const INSIDE: [(&str, &str, &[&str]); 11] = [
     // The longest one first: nothing waits for it at the end.
     ("block-devices", "ublk", &[]),
     ("tuner", "tune", &["--processors", "4"]),
@@ -38,6 +38,7 @@ const INSIDE: [(&str, &str, &[&str]); 10] = [
     ("connect", "connect", &["--cards", "2"]),
     ("tls", "tls", &[]),
     ("nbd", "nbd", &[]),
+    ("attach-serve", "attach-serve", &[]),
 ];
 const AS_HOST: &str = "host";
 const AS_TARGET: &str = "target";
