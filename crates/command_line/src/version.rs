@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use crate::name_sources;
+
 /// Linkage of the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linkage {
@@ -17,6 +19,7 @@ static LINKAGE: OnceLock<Linkage> = OnceLock::new();
 pub fn start(linkage: Linkage) {
     if LINKAGE.set(linkage).is_ok() && linkage == Linkage::Static {
         // A C library inside the program cannot load others: it crashes on the way.
+        name_sources::keep_to_own();
         engine::ceph::leave_out("a static program cannot load them; install the deb or rpm package");
     }
 }

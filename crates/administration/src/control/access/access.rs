@@ -68,9 +68,9 @@ impl Access {
             Ok::<_, Failure>(Mutex::new(Watched { path: path.to_owned(), stamp, file }))
         };
         let file = file.map(watch).transpose()?;
-        if file.is_some() {
-            // Names that come into the file later are looked up, too.
-            name_modules::prepare(version::is_static());
+        // Names that come into the file later are looked up, too.
+        if file.is_some() && !version::is_static() {
+            name_modules::load_configured();
         }
         Ok(Self { file, token: token.map(Token::fingerprint), ..Self::of_this_process() })
     }

@@ -1,50 +1,17 @@
 //! Modules of the C library for names of users and groups (nss(5)), loaded before the process is confined, which can map no code
 //! afterwards. No name is looked up for that: a directory service that does not answer does not hold up the start. A static program
-//! does without them.
+//! does without them (`command_line::name_sources`).
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
-#[cfg(target_env = "gnu")]
-use std::ffi::{c_char, c_int};
 
 /// Configuration of the modules.
 const CONFIGURATION: &str = "/etc/nsswitch.conf";
 /// Databases of it that name users, groups, and the groups of a user.
 const DATABASES: [&str; 5] = ["passwd", "group", "initgroups", "passwd_compat", "group_compat"];
 
-#[cfg(target_env = "gnu")]
-#[allow(unsafe_code, reason = "no library has this function")]
-unsafe extern "C" {
-    /// Sets the sources of a database for this process (nss.h).
-    fn __nss_configure_lookup(database: *const c_char, sources: *const c_char) -> c_int;
-}
-
-/// Prepares look-ups of names: loads the modules that this machine is configured to use, or has a static program look only into the
-/// machine's own lists. A C library inside the program that loads a module crashes, then or at a look-up, which any user can cause.
-pub(super) fn prepare(is_static: bool) {
-    match is_static {
-        true => look_into_files(),
-        false => load_configured(),
-    }
-}
-
-#[cfg(target_env = "gnu")]
-#[allow(unsafe_code, reason = "no library has this function")]
-fn look_into_files() {
-    for database in [c"passwd", c"group", c"initgroups"] {
-        // SAFETY: both texts end in a zero byte, and the function keeps neither. It takes the C library's own locks.
-        let status = unsafe { __nss_configure_lookup(database.as_ptr(), c"files".as_ptr()) };
-        if status != 0 {
-            tracing::warn!(?database, "cannot keep look-ups of names to the machine's own lists");
-        }
-    }
-}
-
-/// Other C libraries look nowhere else.
-#[cfg(not(target_env = "gnu"))]
-const fn look_into_files() {}
-
-fn load_configured() {
+/// Loads the modules that this machine is configured to use.
+pub(super) fn load_configured() {
     // Comments may be in any encoding.
     let configuration = std::fs::read(CONFIGURATION).unwrap_or_default();
     let configuration = String::from_utf8_lossy(&configuration);
@@ -75,6 +42,7 @@ fn services(configuration: &str) -> BTreeSet<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::ToSocketAddrs as _;
     use std::process::Command;
 
     use prerequisite::missing;
@@ -98,18 +66,22 @@ mod tests {
     #[test]
     fn a_static_program_looks_names_up_without_modules() {
         if std::env::var_os(INSIDE).is_some() {
-            prepare(true);
+            command_line::name_sources::keep_to_own();
             let root = uzers::get_user_by_uid(0).unwrap();
             assert_eq!(root.name(), "root");
             let _ =
                 (root.groups(), uzers::get_user_by_uid(u32::MAX - 1), uzers::get_group_by_gid(u32::MAX - 1));
+            assert!(("localhost", 1).to_socket_addrs().is_ok_and(|found| found.count() > 0));
+            // Behind the machine's own list is DNS, which may be silent here.
+            let _ = ("name.invalid.", 1).to_socket_addrs();
             let mapped = std::fs::read_to_string("/proc/self/maps").unwrap();
             assert!(!mapped.contains("/libnss_"), "{mapped}");
             return;
         }
         let test = "control::access::name_modules::tests::a_static_program_looks_names_up_without_modules";
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let output = command.args(["--exact", test]).env(INSIDE, "1").output().unwrap();
+        command.args(["--exact", test]).env(INSIDE, "1").env("RES_OPTIONS", "timeout:1 attempts:1");
+        let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
     }
