@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::failed::Failed;
 use super::gateway::host_name;
-use super::native::{Native, of_subsystem};
+use super::native::{Native, again, of_subsystem};
 
 /// The port where no other is given.
 pub(super) const SERVICE: u32 = 4420;
@@ -69,6 +69,10 @@ impl GroupListeners {
 }
 
 pub(super) async fn create(native: Native, request: CreateListenerReq) -> Result<ReqStatus, Failed> {
+    again(|| create_once(native.clone(), request.clone())).await
+}
+
+async fn create_once(native: Native, request: CreateListenerReq) -> Result<ReqStatus, Failed> {
     let (traddr, trsvcid) = (&request.traddr, request.trsvcid.unwrap_or(SERVICE));
     let doing = format!("Failure adding {} listener at {traddr}:{trsvcid}", request.nqn);
     let failed = |failed: Failed| failed.amid(&doing);
@@ -110,14 +114,15 @@ pub(super) async fn create(native: Native, request: CreateListenerReq) -> Result
     if !subsystem.ports.is_empty() {
         let known = subsystem.ports.iter().copied().filter(|port| *port != NO_PORT);
         let ports: Vec<u16> = known.chain(new).collect();
-        find_at(&native, &request.nqn, &ports).await.map_err(failed)?;
+        find_at(&native, &subsystem, &ports).await.map_err(failed)?;
     }
     Ok(ReqStatus::default())
 }
 
-/// Has a subsystem found at these ports.
-async fn find_at(native: &Native, nqn: &str, ports: &[u16]) -> Result<(), Failed> {
-    native.ask("PATCH", &of_subsystem(nqn), Some(json!({ "ports": ports }))).await?;
+/// Has a subsystem found at these ports, unless another call has changed its ports or networks.
+async fn find_at(native: &Native, seen: &SubsystemConfig, ports: &[u16]) -> Result<(), Failed> {
+    let body = json!({ "ports": ports, "seen": { "ports": seen.ports, "networks": seen.networks } });
+    native.ask("PATCH", &of_subsystem(&seen.nqn), Some(body)).await?;
     Ok(())
 }
 
@@ -154,6 +159,10 @@ pub(super) async fn listen(
 }
 
 pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result<ReqStatus, Failed> {
+    again(|| delete_once(native.clone(), request.clone())).await
+}
+
+async fn delete_once(native: Native, request: DeleteListenerReq) -> Result<ReqStatus, Failed> {
     let (nqn, traddr, trsvcid) = (&request.nqn, &request.traddr, request.trsvcid.unwrap_or(SERVICE));
     let doing = format!("Failed to delete listener {traddr}:{trsvcid} from {nqn}");
     let failed = |failed: Failed| failed.amid(&doing);
@@ -202,7 +211,7 @@ pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result
     if left.is_empty() {
         left.push(NO_PORT);
     }
-    find_at(&native, nqn, &left).await.map_err(failed)?;
+    find_at(&native, &subsystem, &left).await.map_err(failed)?;
     Ok(ReqStatus::default())
 }
 

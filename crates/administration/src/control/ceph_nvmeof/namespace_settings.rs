@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::failed::Failed;
 use super::namespaces::{check_group, check_location, find_namespace};
-use super::native::Native;
+use super::native::{Native, again};
 
 const MIB: u64 = 1 << 20;
 /// Result of a resize whose second change fails.
@@ -103,6 +103,13 @@ pub(super) async fn change_visibility(
     native: Native,
     request: NamespaceChangeVisibilityReq,
 ) -> Result<ReqStatus, Failed> {
+    again(|| change_visibility_once(native.clone(), request.clone())).await.map_err(invalid)
+}
+
+async fn change_visibility_once(
+    native: Native,
+    request: NamespaceChangeVisibilityReq,
+) -> Result<ReqStatus, Failed> {
     let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
     let doing = format!("Failure changing visibility for namespace {nsid} in {nqn}");
     let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
@@ -115,25 +122,38 @@ pub(super) async fn change_visibility(
         (_, true) => json!({ "all_except": [] }),
         (_, false) => only(&[]),
     };
-    let patched = native.patch_namespace(nqn, nsid, json!({ "visible": visible })).await;
-    patched.map_err(|failed| invalid(failed).amid(doing))?;
+    show_to(&native, (nqn, nsid), &namespace.visible, &visible).await.map_err(|failed| failed.amid(doing))?;
     Ok(ReqStatus::default())
 }
 
+/// Has other hosts see a namespace, unless another call has changed which do.
+async fn show_to(
+    native: &Native,
+    (nqn, nsid): (&str, u32),
+    seen: &Visibility,
+    wanted: &Value,
+) -> Result<(), Failed> {
+    native.patch_namespace(nqn, nsid, json!({ "visible": wanted, "seen": { "visible": seen } })).await
+}
+
 pub(super) async fn add_host(native: Native, request: NamespaceAddHostReq) -> Result<ReqStatus, Failed> {
+    again(|| add_host_once(native.clone(), request.clone())).await.map_err(invalid)
+}
+
+async fn add_host_once(native: Native, request: NamespaceAddHostReq) -> Result<ReqStatus, Failed> {
     let (nqn, nsid, host) = (&request.subsystem_nqn, request.nsid, &request.host_nqn);
     let doing = format!("Failure adding host {host} to namespace {nsid} on {nqn}");
-    let mut hosts = hosts(&native, nqn, nsid, host, &doing).await?;
+    let known = hosts(&native, nqn, nsid, host, &doing).await?;
     let subsystem = native.subsystem(nqn, ENOENT).await.map_err(|failed| failed.amid(&doing))?;
     if !request.force() && !subsystem.lets_in(host) {
         let what =
             "Host is not allowed to access the subsystem, use the \"force\" parameter to add the host anyway";
         return Err(Failed::new(EACCES, what).amid(doing));
     }
-    if !hosts.contains(host) {
-        hosts.push(host.clone());
-        let patched = native.patch_namespace(nqn, nsid, json!({ "visible": only(&hosts) })).await;
-        patched.map_err(|failed| invalid(failed).amid(doing))?;
+    if !known.contains(host) {
+        let wanted = only(&[&known[..], std::slice::from_ref(host)].concat());
+        let shown = show_to(&native, (nqn, nsid), &Visibility::Only(known), &wanted).await;
+        shown.map_err(|failed| failed.amid(doing))?;
     }
     Ok(ReqStatus::default())
 }
@@ -142,15 +162,19 @@ pub(super) async fn delete_host(
     native: Native,
     request: NamespaceDeleteHostReq,
 ) -> Result<ReqStatus, Failed> {
+    again(|| delete_host_once(native.clone(), request.clone())).await.map_err(invalid)
+}
+
+async fn delete_host_once(native: Native, request: NamespaceDeleteHostReq) -> Result<ReqStatus, Failed> {
     let (nqn, nsid, host) = (&request.subsystem_nqn, request.nsid, &request.host_nqn);
     let doing = format!("Failure deleting host {host} from namespace {nsid} on {nqn}");
-    let mut hosts = hosts(&native, nqn, nsid, host, &doing).await?;
-    if !hosts.contains(host) {
+    let known = hosts(&native, nqn, nsid, host, &doing).await?;
+    if !known.contains(host) {
         return Err(Failed::new(ENODEV, "Host is not found in namespace's host list").amid(doing));
     }
-    hosts.retain(|known| known != host);
-    let patched = native.patch_namespace(nqn, nsid, json!({ "visible": only(&hosts) })).await;
-    patched.map_err(|failed| invalid(failed).amid(doing))?;
+    let left: Vec<String> = known.iter().filter(|known| *known != host).cloned().collect();
+    let shown = show_to(&native, (nqn, nsid), &Visibility::Only(known), &only(&left)).await;
+    shown.map_err(|failed| failed.amid(doing))?;
     Ok(ReqStatus::default())
 }
 

@@ -59,7 +59,7 @@ impl Testbed {
         Self::made(access, peer, start, |native| native)
     }
 
-    fn made(
+    pub(super) fn made(
         access: Access,
         peer: Peer,
         start: fn(FabricConfig) -> Arc<Target>,
