@@ -105,8 +105,11 @@ fn body(native: &Native, request: &NamespaceAddReq, create: bool) -> Value {
     if request.read_only() {
         body["write_protection"] = "on".into();
     }
-    let flags =
-        [("trash_image", request.trash_image()), ("disable_auto_resize", request.disable_auto_resize())];
+    // An image that was there before may be another program's, and stays when the namespace goes.
+    let flags = [
+        ("trash_image", create && request.trash_image()),
+        ("disable_auto_resize", request.disable_auto_resize()),
+    ];
     for (name, _) in flags.into_iter().filter(|(_, is_set)| *is_set) {
         body[name] = true.into();
     }

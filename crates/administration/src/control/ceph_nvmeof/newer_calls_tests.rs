@@ -1,6 +1,12 @@
 //! Calls that came after version 1.5: what each answers the first time, the second time, and where it does not apply.
 
+use std::sync::{Arc, Mutex};
+
 use authentication::Secret;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use ceph_nvmeof::{
     AddHostReq, AddKmipServerEndpointsReq, AddSubsystemNetworkReq, ChangeHostKeyReq, ChangeSubsystemKeyReq,
     ConnectionIoStatistics, ConnectionsInfo, ControllerKeyOrigin, CreateListenerReq, CreateSubsystemReq,
@@ -17,10 +23,13 @@ use ceph_nvmeof::{
 use engine::backend::BackendConfig;
 use engine::limits::{METRICS_DETAILED_MAX, METRICS_NAMESPACES_MAX};
 use engine::target::{FabricConfig, NamespaceConfig, SubsystemConfig};
+use http_body_util::BodyExt as _;
+use hyper::{Method, StatusCode};
 use libc::{
     EACCES, EADDRINUSE, EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, EKEYREJECTED, ENODEV, ENOENT, ENOKEY,
     EOPNOTSUPP,
 };
+use serde_json::Value;
 
 use super::super::access::{Access, Peer};
 use super::super::test_target;
@@ -447,4 +456,45 @@ fn an_image_is_asked_for_as_it_can_be() {
     assert_eq!(status(odd), EINVAL);
     let all: SubsystemsInfo = testbed.ask("get_subsystems", &GetSubsystemsReq::default());
     assert_eq!(all.subsystems[0].namespaces.len(), 1, "nothing was added");
+}
+
+#[test]
+fn an_image_that_was_there_before_is_not_moved_to_the_trash() {
+    let asked = Arc::new(Mutex::new(Vec::<Value>::new()));
+    let kept = asked.clone();
+    // The cluster has the image already, and none is opened.
+    let testbed = Testbed::through(|native| {
+        native.layer(from_fn(move |request: Request, next: Next| {
+            let kept = kept.clone();
+            async move {
+                if request.method() != Method::POST {
+                    return next.run(request).await;
+                }
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                kept.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+                let mut response = Response::new(Body::from(r#"{"error": "the image exists"}"#));
+                *response.status_mut() = StatusCode::CONFLICT;
+                response
+            }
+        }))
+    });
+    let image = NamespaceAddReq {
+        rbd_pool_name: "rbd".to_owned(),
+        rbd_image_name: "disk".to_owned(),
+        subsystem_nqn: SERVED.to_owned(),
+        block_size: 4096,
+        create_image: Some(true),
+        size: Some(1 << 20),
+        trash_image: Some(true),
+        ..Default::default()
+    };
+    // True if an image is to be created, and if it goes to the trash with its namespace.
+    let asked_for = |request: &NamespaceAddReq| {
+        assert_eq!(testbed.ask::<NsidStatus>("namespace_add", request).status, ENODEV);
+        let bodies = std::mem::take(&mut *asked.lock().unwrap());
+        let flags = bodies.iter().map(|body| (body["create_image"].is_object(), body["trash_image"] == true));
+        flags.collect::<Vec<_>>()
+    };
+    assert_eq!(asked_for(&image), [(true, true), (false, false)], "as after a lost answer");
+    assert_eq!(asked_for(&NamespaceAddReq { create_image: None, ..image }), [(false, false)]);
 }
