@@ -267,7 +267,36 @@ fn a_controller_key_of_a_host_is_given_changed_and_taken() {
     assert_eq!(change(Some("-"), other.as_deref()), EINVAL, "the subsystem has one");
     let both = AddHostReq { dhchap_key: secret(2), dhchap_ctrlr_key: secret(1), ..add_host(NQN, "nqn.b") };
     assert_eq!(testbed.status("add_host", &both), EKEYREJECTED);
-    assert_eq!(testbed.status("add_host", &AddHostReq { host_nqn: "*".to_owned(), ..both }), EINVAL);
+    assert_eq!(testbed.status("add_host", &AddHostReq { host_nqn: "*".to_owned(), ..both }), EACCES);
+}
+
+#[test]
+fn a_subsystem_is_open_to_every_host_or_its_hosts_have_keys() {
+    let testbed = Testbed::new();
+    let status = |call: &str, request: &AddHostReq| testbed.status(call, request);
+    let keyed = |nqn: &str, host: &str| AddHostReq { dhchap_key: secret(1), ..add_host(nqn, host) };
+    assert_eq!(status("add_host", &keyed(SERVED, HOST)), EACCES, "every host may use it");
+    let subsystem_key = ChangeSubsystemKeyReq { subsystem_nqn: SERVED.to_owned(), dhchap_key: secret(4) };
+    assert_eq!(testbed.status("change_subsystem_key", &subsystem_key), EACCES);
+    assert_eq!(status("add_host", &add_host(SERVED, HOST)), 0);
+    let change = ChangeHostKeyReq {
+        subsystem_nqn: SERVED.to_owned(),
+        host_nqn: HOST.to_owned(),
+        dhchap_key: secret(2),
+        ..Default::default()
+    };
+    assert_eq!(testbed.status("change_host_key", &change), EACCES);
+    assert_eq!(testbed.status("remove_host", &remove_host(SERVED, "*")), 0);
+    assert_eq!(testbed.status("change_host_key", &change), 0);
+    assert_eq!(status("add_host", &add_host(SERVED, "*")), EACCES, "others would come in without a key");
+    let own = ChangeHostKeyReq { dhchap_key: Some("-".to_owned()), dhchap_ctrlr_key: secret(3), ..change };
+    assert_eq!(testbed.status("change_host_key", &own), 0);
+    assert_eq!(testbed.status("change_subsystem_key", &subsystem_key), EINVAL, "the host has its own");
+    assert_eq!(testbed.ask::<SubsysStatus>("create_subsystem", &create(NQN)).status, 0);
+    assert_eq!(status("add_host", &keyed(NQN, "*")), EACCES);
+    let psk = Some("NVMeTLSkey-1:01:".to_owned());
+    assert_eq!(status("add_host", &AddHostReq { psk, ..add_host(NQN, "*") }), EINVAL);
+    assert!(!hosts(&testbed, SERVED).allow_any_host && !hosts(&testbed, NQN).allow_any_host);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use libc::{EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::json;
 
 use super::failed::Failed;
-use super::hosts::{given, host_of};
+use super::hosts::{check_closed, given, has_controller_key, host_of};
 use super::listeners::listeners_of;
 use super::namespaces::{bdev_name, hosts_of, is_visible_to_all, remove, trashes_image};
 use super::native::{Native, Refused, of_subsystem, user_of_serial};
@@ -126,6 +126,14 @@ pub(super) async fn change_key(native: Native, request: ChangeSubsystemKeyReq) -
     let failed = |failed: Failed| failed.amid(&doing);
     let subsystem = native.subsystem(nqn, ENODEV).await.map_err(failed)?;
     let key = given(&request.dhchap_key);
+    if key.is_some() {
+        check_closed(&subsystem).map_err(failed)?;
+        if let Some(own) = subsystem.host_keys.iter().find(|key| has_controller_key(key)) {
+            let what =
+                format!("Host {} has a DH-HMAC-CHAP controller key, which has to be removed first", own.host);
+            return Err(failed(Failed::new(EINVAL, what)));
+        }
+    }
     let has_secret =
         |host: &&String| subsystem.host_keys.iter().any(|key| key.host == **host && key.has_secret());
     if key.is_some()
