@@ -244,10 +244,12 @@ pub(super) async fn list(native: Native, request: ListNamespacesReq) -> Result<N
     if subsystems.is_empty() && !wants_all {
         return Err(Failed::new(ENODEV, "Failure listing namespaces: No such device"));
     }
-    let uuid = request.uuid.as_ref().and_then(|uuid| uuid::Uuid::parse_str(uuid).ok());
+    // No namespace has a UUID that is none.
+    let uuid = request.uuid.as_deref().filter(|uuid| !uuid.is_empty());
+    let uuid = uuid.map(|uuid| uuid::Uuid::parse_str(uuid).ok());
     let is_wanted = |namespace: &&NamespaceConfig| {
         request.nsid.is_none_or(|nsid| nsid == 0 || nsid == namespace.nsid)
-            && uuid.is_none_or(|uuid| namespace.uuid == Some(uuid))
+            && uuid.is_none_or(|uuid| uuid.is_some() && namespace.uuid == uuid)
     };
     let sizes = native.sizes().await?;
     let of = |subsystem: &SubsystemConfig| {

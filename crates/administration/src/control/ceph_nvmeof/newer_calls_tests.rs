@@ -345,6 +345,20 @@ fn flags_of_a_namespace_are_set_and_stay() {
 }
 
 #[test]
+fn a_list_by_uuid_has_the_namespace_with_it_alone() {
+    let testbed = Testbed::new();
+    let own = namespace(&testbed).uuid;
+    let upper = own.to_uppercase();
+    let count = |uuid: &str| {
+        let subsystem = SERVED.to_owned();
+        let request = ListNamespacesReq { subsystem, uuid: Some(uuid.to_owned()), ..Default::default() };
+        testbed.ask::<NamespacesInfo>("list_namespaces", &request).namespaces.len()
+    };
+    let other = "00000000-0000-0000-0000-0000000000cc";
+    assert_eq!([own.as_str(), upper.as_str(), "", other, "nonsense"].map(count), [1, 1, 1, 0, 0]);
+}
+
+#[test]
 fn a_list_has_the_sizes_of_more_namespaces_than_metrics_report() {
     let start = |mut fabric: FabricConfig| {
         let full = SubsystemConfig::new(NQN, "S0", "Selvedge").with(nulls(METRICS_NAMESPACES_MAX));
