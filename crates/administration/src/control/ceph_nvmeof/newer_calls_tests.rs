@@ -29,7 +29,7 @@ use libc::{
     EACCES, EADDRINUSE, EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, EKEYREJECTED, ENODEV, ENOENT, ENOKEY,
     EOPNOTSUPP,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::access::{Access, Peer};
 use super::super::test_target;
@@ -424,6 +424,30 @@ fn statistics_are_those_of_the_target() {
     assert_eq!([(); 2].map(|()| mode(false)), [EOPNOTSUPP; 2]);
     let info: GatewayInfo = testbed.ask("get_gateway_info", &GetGatewayInfoReq::default());
     assert!(info.io_stats_enabled() && info.gateway_initialization_over() && info.bool_status);
+}
+
+#[test]
+fn a_gateway_reports_its_location_and_its_limits() {
+    let testbed = Testbed::through(|native| {
+        native.layer(from_fn(|request: Request, next: Next| async move {
+            if request.uri().path() != "/v1/gateways" {
+                return next.run(request).await;
+            }
+            let gateway = json!({
+                "name": "a", "number": 2, "location": "east", "life": "alive", "is_well": true, "has_hosts": false,
+                "listeners": [], "connections": 0,
+            });
+            let group = json!({
+                "group": "rbd/gw", "gateway": "a", "has_lease": true, "version": 1, "gateways": [gateway],
+                "load_balancing_groups": [],
+            });
+            Response::new(Body::from(group.to_string()))
+        }))
+    });
+    let info: GatewayInfo = testbed.ask("get_gateway_info", &GetGatewayInfoReq::default());
+    let known = (info.hostname.as_str(), info.group.as_str(), info.location(), info.load_balancing_group);
+    assert_eq!((info.status, known), (0, ("a", "gw", "east", 2)));
+    assert!(info.max_hosts() >= info.max_hosts_per_subsystem() && info.max_hosts_per_subsystem() > 0);
 }
 
 #[test]
