@@ -7,7 +7,7 @@ use ceph_nvmeof::{
 };
 use engine::limits::{HOSTS_MAX, NAMESPACES_MAX, SUBSYSTEMS_MAX};
 use gateway::GroupStatus;
-use libc::ENOKEY;
+use libc::EINVAL;
 use serde_json::json;
 
 use super::failed::Failed;
@@ -87,7 +87,7 @@ pub(super) async fn set_log_level(
         20 => "info",
         30 => "warn",
         40 | 50 => "error",
-        other => return Err(Failed::new(ENOKEY, format!("Unknown log level {other}"))),
+        other => return Err(Failed::new(EINVAL, format!("Unknown log level {other}"))),
     };
     set_level(&native, level).await
 }
@@ -114,7 +114,7 @@ pub(super) async fn set_spdk_level(native: Native, request: SetSpdkNvmfLogsReq) 
         Some(1) => "warn",
         Some(2 | 3) | None => "info",
         Some(4) => "debug",
-        Some(other) => return Err(Failed::new(ENOKEY, format!("Unknown log level {other}"))),
+        Some(other) => return Err(Failed::new(EINVAL, format!("Unknown log level {other}"))),
     };
     set_level(&native, level).await
 }

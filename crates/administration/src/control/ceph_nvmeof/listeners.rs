@@ -73,7 +73,7 @@ pub(super) async fn create(native: Native, request: CreateListenerReq) -> Result
 }
 
 async fn create_once(native: Native, request: CreateListenerReq) -> Result<ReqStatus, Failed> {
-    let (traddr, trsvcid) = (&request.traddr, request.trsvcid.unwrap_or(SERVICE));
+    let (traddr, trsvcid) = (&request.traddr, service(request.trsvcid));
     let doing = format!("Failure adding {} listener at {traddr}:{trsvcid}", request.nqn);
     let failed = |failed: Failed| failed.amid(&doing);
     let subsystem = native.subsystem(&request.nqn, ENOENT).await.map_err(failed)?;
@@ -163,7 +163,7 @@ pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result
 }
 
 async fn delete_once(native: Native, request: DeleteListenerReq) -> Result<ReqStatus, Failed> {
-    let (nqn, traddr, trsvcid) = (&request.nqn, &request.traddr, request.trsvcid.unwrap_or(SERVICE));
+    let (nqn, traddr, trsvcid) = (&request.nqn, &request.traddr, service(request.trsvcid));
     let doing = format!("Failed to delete listener {traddr}:{trsvcid} from {nqn}");
     let failed = |failed: Failed| failed.amid(&doing);
     let subsystem = native.subsystem(nqn, ENOENT).await.map_err(failed)?;
@@ -227,10 +227,8 @@ async fn has_hosts_at(native: &Native, nqn: &str, ports: &[u16]) -> Result<bool,
 }
 
 pub(super) async fn list(native: Native, request: ListListenersReq) -> Result<ListenersInfo, Failed> {
-    let subsystem = match native.subsystem(&request.subsystem, ENOENT).await {
-        Err(Failed { errno: ENOENT, .. }) => return Ok(ListenersInfo::default()),
-        other => other?,
-    };
+    let subsystem = native.subsystem(&request.subsystem, ENOENT).await;
+    let subsystem = subsystem.map_err(|failed| failed.amid("Failure listing listeners"))?;
     let listeners = GroupListeners::find(&native, &subsystem).await?;
     let found = listeners.all.into_iter().filter(|known| is_found_at(&subsystem, known));
     Ok(ListenersInfo { listeners: found.map(|known| known.listener).collect(), ..ListenersInfo::default() })
@@ -349,6 +347,11 @@ fn listeners_of_others(group: &GroupStatus, subsystem: &SubsystemConfig) -> Vec<
     listeners.collect()
 }
 
+/// Port of a listener that a call names. For 0, which some clients send for a port that is not given, it is the default.
+fn service(trsvcid: Option<u32>) -> u32 {
+    trsvcid.filter(|service| *service != 0).unwrap_or(SERVICE)
+}
+
 fn traddr(port: &PortConfig) -> String {
     port.advertise.clone().unwrap_or_else(|| canonical_host(&port.address))
 }
@@ -377,4 +380,14 @@ fn is_at(listener: &ListenerInfo, traddr: &str, trsvcid: u32) -> bool {
         |text: &str| text.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_unspecified());
     let (known, asked) = (listener.traddr.as_str(), unescaped(traddr));
     listener.trsvcid == trsvcid && (known == asked || is_any(known) || is_any(&asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_without_a_port_has_the_default_one() {
+        assert_eq!([None, Some(0), Some(4430)].map(service), [4420, 4420, 4430]);
+    }
 }

@@ -46,6 +46,11 @@ pub(super) async fn resize(native: Native, request: NamespaceResizeReq) -> Resul
     Ok(ReqStatus::default())
 }
 
+/// Refuses a call without a namespace as the calls do that move namespaces or show them to hosts; the others have EINVAL for it.
+fn check_given(nsid: u32, doing: &str) -> Result<(), Failed> {
+    if nsid == 0 { Err(Failed::new(ENODEV, "No namespace ID was given").amid(doing)) } else { Ok(()) }
+}
+
 /// Turns "try again" into "invalid": a conflict is mostly one with what the namespace is.
 fn invalid(failed: Failed) -> Failed {
     if failed.errno == EAGAIN { Failed { errno: EINVAL, ..failed } } else { failed }
@@ -77,6 +82,7 @@ pub(super) async fn change_group(
 ) -> Result<ReqStatus, Failed> {
     let (nqn, nsid, group) = (&request.subsystem_nqn, request.nsid, request.anagrpid);
     let doing = format!("Failure changing load balancing group for namespace with ID {nsid} in {nqn}");
+    check_given(nsid, &doing)?;
     let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
     check_group(&native, group).await.map_err(|failed| failed.amid(&doing))?;
     // The gateway that serves it has to release its image first.
@@ -112,6 +118,7 @@ async fn change_visibility_once(
 ) -> Result<ReqStatus, Failed> {
     let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
     let doing = format!("Failure changing visibility for namespace {nsid} in {nqn}");
+    check_given(nsid, &doing)?;
     let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
     let visible = match (&namespace.visible, request.auto_visible) {
         (Visibility::AllExcept(_), true) | (Visibility::Only(_), false) => return Ok(ReqStatus::default()),
@@ -233,9 +240,7 @@ pub(super) async fn change_location(
 ) -> Result<ReqStatus, Failed> {
     let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
     let doing = format!("Failure changing location for namespace {nsid} in {nqn}");
-    if nsid == 0 {
-        return Err(Failed::new(ENODEV, "No namespace ID was given").amid(doing));
-    }
+    check_given(nsid, &doing)?;
     let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
     let location = Some(request.location()).filter(|location| !location.is_empty());
     if namespace.location.as_deref() == location {

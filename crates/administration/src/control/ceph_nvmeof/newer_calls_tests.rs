@@ -15,10 +15,11 @@ use ceph_nvmeof::{
     HostsInfo, KmipServerEndpoint, KmipServerEndpointsInfo, ListConnectionsReq, ListHostsReq,
     ListKmipServerEndpointsReq, ListListenersReq, ListNamespacesIoStatsInfo, ListNamespacesIoStatsReq,
     ListNamespacesReq, ListSubsystemsReq, ListenerInfo, ListenersInfo, Message as _, NamespaceAddHostReq,
-    NamespaceAddReq, NamespaceChangeLocationReq, NamespaceChangeVisibilityReq, NamespaceCli,
-    NamespaceDeleteReq, NamespaceResizeReq, NamespaceSetAutoResizeReq, NamespaceSetRbdTrashImageReq,
-    NamespacesInfo, NsidStatus, RemoveHostReq, ReqStatus, SetGatewayIoStatsModeReq, SetKeepHostConnectedReq,
-    SubsysStatus, SubsystemsInfo, SubsystemsInfoCli, ThreadStatsInfo,
+    NamespaceAddReq, NamespaceChangeLoadBalancingGroupReq, NamespaceChangeLocationReq,
+    NamespaceChangeVisibilityReq, NamespaceCli, NamespaceDeleteReq, NamespaceResizeReq,
+    NamespaceSetAutoResizeReq, NamespaceSetRbdTrashImageReq, NamespacesInfo, NsidStatus, RemoveHostReq,
+    ReqStatus, SetGatewayIoStatsModeReq, SetGatewayLogLevelReq, SetKeepHostConnectedReq, SubsysStatus,
+    SubsystemsInfo, SubsystemsInfoCli, ThreadStatsInfo,
 };
 use engine::backend::BackendConfig;
 use engine::limits::{METRICS_DETAILED_MAX, METRICS_NAMESPACES_MAX};
@@ -342,6 +343,22 @@ fn flags_of_a_namespace_are_set_and_stay() {
     assert_eq!([(); 2].map(|()| testbed.status("namespace_delete", &delete)), [0, ENODEV]);
     let none = NamespaceDeleteReq { subsystem_nqn: "nqn.none".to_owned(), ..delete };
     assert_eq!(testbed.status("namespace_delete", &none), ENOENT);
+}
+
+#[test]
+fn a_call_without_its_object_is_refused_with_the_errno_of_that_call() {
+    let testbed = Testbed::new();
+    let none = ListListenersReq { subsystem: "nqn.none".to_owned() };
+    assert_eq!(testbed.ask::<ListenersInfo>("list_listeners", &none).status, ENOENT);
+    let (subsystem_nqn, anagrpid) = (SERVED.to_owned(), 1);
+    let visible = NamespaceChangeVisibilityReq { subsystem_nqn: subsystem_nqn.clone(), ..Default::default() };
+    assert_eq!(testbed.status("namespace_change_visibility", &visible), ENODEV);
+    let group = NamespaceChangeLoadBalancingGroupReq { subsystem_nqn, anagrpid, ..Default::default() };
+    assert_eq!(testbed.status("namespace_change_load_balancing_group", &group), ENODEV);
+    let port = CreateSubsystemReq { port: Some(65_536), ..create(NQN) };
+    assert_eq!(testbed.ask::<SubsysStatus>("create_subsystem", &port).status, EINVAL);
+    let level = SetGatewayLogLevelReq { log_level: 5 };
+    assert_eq!(testbed.status("set_gateway_log_level", &level), EINVAL);
 }
 
 #[test]

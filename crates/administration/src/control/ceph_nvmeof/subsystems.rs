@@ -8,7 +8,7 @@ use ceph_nvmeof::{
 use engine::limits::NAMESPACES_MAX;
 use engine::target::{NO_PORT, SubsystemConfig};
 use gateway::GroupStatus;
-use libc::{EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
+use libc::{EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::json;
 
 use super::failed::Failed;
@@ -79,7 +79,7 @@ async fn open_networks(
     request: &CreateSubsystemReq,
 ) -> Result<Vec<u16>, Failed> {
     if request.port() > u32::from(u16::MAX) {
-        return Err(Failed::new(EADDRNOTAVAIL, format!("{} is not a port", request.port())));
+        return Err(Failed::new(EINVAL, format!("{} is not a port", request.port())));
     }
     for mask in &request.network_mask {
         let network = networks::parse(mask)?;
