@@ -127,8 +127,8 @@ others() {
 0 --server-address $A namespace change_load_balancing_group -n $NQN --nsid 1 --load-balancing-group 2
 19 --server-address $A namespace change_load_balancing_group -n $NQN --nsid 1 --load-balancing-group 7
 0 --server-address $A host list -n $NQN
-0 --server-address $A host add -n $NQN --host-nqn *
-17 --server-address $A host add -n $NQN --host-nqn *
+13 --server-address $A host add -n $NQN --host-nqn *
+13 --server-address $B host add -n $NQN --host-nqn *
 0 --server-address $A host del -n $NQN --host-nqn *
 22 --server-address $A host add -n $NQN --host-nqn $HOST-2 --dhchap-key DHHC-1:00:nonsense:
 0 --server-address $A host add -n $NQN --host-nqn $HOST-2 --psk $PSK
@@ -137,7 +137,7 @@ others() {
 0 --server-address $B host change_key -n $NQN --host-nqn $HOST-2 --dhchap-key $SECRET
 0 --server-address $A subsystem change_key -n $NQN --dhchap-key $SECRET
 126 --server-address $B host add -n $NQN --host-nqn $HOST-3
-22 --server-address $B host add -n $NQN --host-nqn *
+13 --server-address $B host add -n $NQN --host-nqn *
 126 --server-address $B host change_key -n $NQN --host-nqn $HOST-2
 0 --server-address $B subsystem change_key -n $NQN
 0 --server-address $A host change_key -n $NQN --host-nqn $HOST-2

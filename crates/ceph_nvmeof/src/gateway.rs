@@ -54,6 +54,8 @@ pub struct GatewayInfo {
     pub gateway_initialization_over: Option<bool>,
     #[prost(bool, optional, tag = "19")]
     pub io_stats_enabled: Option<bool>,
+    #[prost(string, optional, tag = "20")]
+    pub location: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]

@@ -8,6 +8,9 @@ use std::time::Duration;
 pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a call of ceph-nvmeof's service: the longest has two names and two keys.
 pub(super) const CALL_BYTES_MAX: usize = 64 << 10;
+/// Attempts of a call whose basis other calls change meanwhile: one of them succeeds each time, and one connection makes 16 at a
+/// time.
+pub(super) const CALL_ATTEMPTS_MAX: usize = 16;
 /// Calls at a time by one connection: a program that administers makes one after the other.
 pub(super) const CALLS_PER_CONNECTION_MAX: u32 = 16;
 /// A client of that service that is silent is asked this often whether it is there, and has this long to say so: a program

@@ -66,10 +66,15 @@ impl Patched for SubsystemConfig {
         &["storage", "command_quiesce_ms", "command_quiesce", "io_queues_max"];
 }
 
+/// Field of a request with settings as its sender has seen them.
+const SEEN: &str = "seen";
+
 /// Settings that are to be different.
 #[derive(Clone, Debug)]
 pub(crate) struct Patch<T> {
     settings: Map<String, Value>,
+    /// Settings that the change is based on, as its sender has seen them.
+    seen: Map<String, Value>,
     of: PhantomData<T>,
 }
 
@@ -84,8 +89,15 @@ pub(crate) struct NamespacePatch {
 
 impl<'de, T: Patched> Deserialize<'de> for Patch<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut body = Map::<String, Value>::deserialize(deserializer)?;
+        let seen = body.remove(SEEN).map(Map::<String, Value>::deserialize).transpose();
+        let wrong = |error: serde_json::Error| -> D::Error { de::Error::custom(format!("{SEEN}: {error}")) };
+        let seen = seen.map_err(wrong)?.unwrap_or_default();
+        if let Some(name) = seen.keys().find(|name| !T::SETTINGS.contains(&name.as_str())) {
+            return Err(de::Error::custom(format!("{SEEN}: unknown field `{name}`")));
+        }
         let mut settings = Map::new();
-        for (name, value) in Map::<String, Value>::deserialize(deserializer)? {
+        for (name, value) in body {
             let former = T::FORMER.iter().find(|(former, _)| *former == name);
             let is_known = T::SETTINGS.contains(&&*name) || T::BESIDE.contains(&&*name);
             if former.is_none() && !is_known {
@@ -94,6 +106,7 @@ impl<'de, T: Patched> Deserialize<'de> for Patch<T> {
                     .iter()
                     .chain(T::BESIDE)
                     .chain(former)
+                    .chain(&[SEEN])
                     .map(|name| format!("`{name}`"))
                     .collect();
                 let what = format!("unknown field `{name}`, expected one of {}", known.join(", "));
@@ -105,7 +118,7 @@ impl<'de, T: Patched> Deserialize<'de> for Patch<T> {
             }
             settings.insert(name, value);
         }
-        Ok(Self { settings, of: PhantomData })
+        Ok(Self { settings, seen, of: PhantomData })
     }
 }
 
@@ -140,6 +153,8 @@ impl<T: Patched> JsonSchema for Patch<T> {
             }
             settings.insert(name, setting);
         }
+        let seen = "Settings as the client has seen them; where one is different now, the status is 409";
+        settings.insert(SEEN.to_owned(), json!({ "type": "object", "description": seen }));
         json_schema!({ "type": "object", "additionalProperties": false, "properties": settings })
     }
 }
@@ -167,6 +182,9 @@ impl<T: Patched> Patch<T> {
         let Ok(Value::Object(mut written)) = serde_json::to_value(&*config) else {
             return Err(Refusal::new(500, "what is served cannot be written as JSON"));
         };
+        if self.seen.iter().any(|(name, seen)| !is_as_seen(written.get(name), seen)) {
+            return Err(Refusal::conflict("the configuration was changed at the same moment; try again"));
+        }
         for (name, value) in &self.settings {
             match value {
                 Value::Null if T::OPTIONAL.contains(&&**name) => {
@@ -188,6 +206,14 @@ impl<T: Patched> Patch<T> {
             wrong_value(&path, &error.into_inner())
         })?;
         Ok(())
+    }
+}
+
+/// True if a setting is as it was seen. An empty list may be left out.
+fn is_as_seen(now: Option<&Value>, seen: &Value) -> bool {
+    match now {
+        Some(now) => now == seen,
+        None => seen.is_null() || seen.as_array().is_some_and(Vec::is_empty),
     }
 }
 

@@ -110,6 +110,15 @@ impl Reader<'_> {
         number.or_else(|| self.wrong(entry, name, "not a number"))
     }
 
+    /// Absolute value of a number whose sign is a mark.
+    pub(super) fn magnitude(&mut self, entry: &Entry, name: &str) -> Option<u64> {
+        let number = entry.fields.get(name).and_then(Value::as_i64);
+        match number.filter(|number| *number < 0) {
+            Some(number) => Some(number.unsigned_abs()),
+            None => self.number(entry, name),
+        }
+    }
+
     pub(super) fn flag(&mut self, entry: &Entry, name: &str) -> Option<bool> {
         match entry.fields.get(name) {
             None | Some(Value::Null) => Some(false),

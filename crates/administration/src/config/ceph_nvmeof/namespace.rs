@@ -142,9 +142,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Load-balancing group of the namespace.
+    /// Load-balancing group of the namespace. Later versions mark a persistent one by a negative number.
     fn group(&mut self, entry: &Entry) -> Option<u32> {
-        let group = self.number(entry, "anagrpid")?;
+        let group = self.magnitude(entry, "anagrpid")?;
         let known = u32::try_from(group).ok().filter(|group| *group <= ANA_GROUPS_MAX);
         if known.is_none() {
             self.lose(entry, format!("anagrpid: groups are 1 to {ANA_GROUPS_MAX} here; it is in group 1"));

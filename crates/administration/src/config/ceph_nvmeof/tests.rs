@@ -115,6 +115,19 @@ fn a_group_becomes_a_target_with_the_same_names() {
 }
 
 #[test]
+fn a_namespace_in_a_persistent_group_is_imported() {
+    let group = |number: i64| {
+        let all =
+            imported(&changed(&format!("namespace_{STORE}_2"), |value| value["anagrpid"] = json!(number)));
+        assert_eq!(all.losses, []);
+        all.fabric.subsystems[1].namespaces[1].ana_group
+    };
+    assert_eq!([2, -2, -3].map(group), [2, 2, 3]);
+    let lost = losses(&format!("namespace_{STORE}_2"), |value| value["anagrpid"] = json!(-1_000_000));
+    assert!(lost[0].contains("it is in group 1"), "{lost:?}");
+}
+
+#[test]
 fn secrets_are_what_was_typed_at_the_gateways() {
     let all = imported(&saved::read(STATE).unwrap());
     let [first, second, third] = &all.fabric.subsystems[1].host_keys[..] else {

@@ -7,7 +7,7 @@ use ceph_nvmeof::{
 };
 use engine::limits::{HOSTS_MAX, NAMESPACES_MAX, SUBSYSTEMS_MAX};
 use gateway::GroupStatus;
-use libc::ENOKEY;
+use libc::EINVAL;
 use serde_json::json;
 
 use super::failed::Failed;
@@ -24,6 +24,8 @@ pub(super) async fn info(native: Native, request: GetGatewayInfoReq) -> Result<G
     let name = host_name(group.as_ref());
     let own =
         group.as_ref().and_then(|group| group.gateways.iter().find(|known| known.name == group.gateway));
+    let (subsystems, hosts) = (u32::try_from(SUBSYSTEMS_MAX).ok(), u32::try_from(HOSTS_MAX).ok());
+    let in_all = |most: u32| subsystems.map(|subsystems| subsystems.saturating_mul(most));
     let listener = native.ports().await?.first().map(|port| port.address);
     Ok(GatewayInfo {
         cli_version: request.cli_version.unwrap_or_default(),
@@ -34,12 +36,14 @@ pub(super) async fn info(native: Native, request: GetGatewayInfoReq) -> Result<G
         port: native.service.to_string(),
         load_balancing_group: own.map_or(1, |own| own.number.into()),
         hostname: name,
-        max_subsystems: u32::try_from(SUBSYSTEMS_MAX).ok(),
-        max_namespaces: u32::try_from(SUBSYSTEMS_MAX).ok().map(|most| most.saturating_mul(NAMESPACES_MAX)),
+        max_subsystems: subsystems,
+        max_namespaces: in_all(NAMESPACES_MAX),
         max_namespaces_per_subsystem: Some(NAMESPACES_MAX),
-        max_hosts_per_subsystem: u32::try_from(HOSTS_MAX).ok(),
+        max_hosts: hosts.and_then(in_all),
+        max_hosts_per_subsystem: hosts,
         gateway_initialization_over: Some(true),
         io_stats_enabled: Some(true),
+        location: own.and_then(|own| own.location.clone()),
         ..GatewayInfo::default()
     })
 }
@@ -83,7 +87,7 @@ pub(super) async fn set_log_level(
         20 => "info",
         30 => "warn",
         40 | 50 => "error",
-        other => return Err(Failed::new(ENOKEY, format!("Unknown log level {other}"))),
+        other => return Err(Failed::new(EINVAL, format!("Unknown log level {other}"))),
     };
     set_level(&native, level).await
 }
@@ -110,7 +114,7 @@ pub(super) async fn set_spdk_level(native: Native, request: SetSpdkNvmfLogsReq) 
         Some(1) => "warn",
         Some(2 | 3) | None => "info",
         Some(4) => "debug",
-        Some(other) => return Err(Failed::new(ENOKEY, format!("Unknown log level {other}"))),
+        Some(other) => return Err(Failed::new(EINVAL, format!("Unknown log level {other}"))),
     };
     set_level(&native, level).await
 }

@@ -31,25 +31,24 @@ pub(super) async fn add(native: Native, request: AddHostReq) -> Result<ReqStatus
     let (psk, secret) = (given(&request.psk), given(&request.dhchap_key));
     let own_controller_key = given(&request.dhchap_ctrlr_key);
     let controller_key = subsystem.dhchap_ctrl_secret_sealed.is_some();
+    let is_keyed = secret.is_some() || own_controller_key.is_some();
     if host == ANY {
-        if controller_key {
-            let what = "Can't allow any host access on a subsystem having a DH-HMAC-CHAP key";
-            return Err(failed(Failed::new(EINVAL, what)));
-        }
-        for (key, name) in
-            [(psk, "PSK"), (secret, "DH-HMAC-CHAP key"), (own_controller_key, "DH-HMAC-CHAP controller key")]
+        check_keyless(&subsystem).map_err(failed)?;
+        for (is_given, errno, name) in
+            [(psk.is_some(), EINVAL, "PSK"), (is_keyed, EACCES, "DH-HMAC-CHAP key")]
         {
-            if key.is_some() {
-                return Err(failed(Failed::new(
-                    EINVAL,
-                    format!("{name} is only allowed for specific hosts"),
-                )));
+            if is_given {
+                let what = format!("{name} is only allowed for specific hosts");
+                return Err(failed(Failed::new(errno, what)));
             }
         }
         if subsystem.allow_any_host {
             return Err(failed(Failed::new(EEXIST, "Open host access is already allowed")));
         }
         return open(&native, nqn, true).await.map_err(failed);
+    }
+    if is_keyed {
+        check_closed(&subsystem).map_err(failed)?;
     }
     if subsystem.hosts.contains(host) {
         return Err(failed(Failed::new(EEXIST, "Host is already added")));
@@ -76,6 +75,30 @@ pub(super) async fn add(native: Native, request: AddHostReq) -> Result<ReqStatus
         return Err(failed(refused.of_addition(is_there)));
     }
     Ok(ReqStatus::default())
+}
+
+/// Refuses to let every host into a subsystem whose hosts have keys: under another name, they would not need them.
+fn check_keyless(subsystem: &SubsystemConfig) -> Result<(), Failed> {
+    if subsystem.dhchap_ctrl_secret_sealed.is_some() {
+        let what = "Can't allow any host access on a subsystem having a DH-HMAC-CHAP key";
+        return Err(Failed::new(EACCES, what));
+    }
+    match subsystem.host_keys.iter().find(|key| key.has_secret()) {
+        None => Ok(()),
+        Some(key) => {
+            let what = "Can't allow any host access on a subsystem with a host that has a DH-HMAC-CHAP key";
+            Err(Failed::new(EACCES, format!("{what}, like host {}", key.host)))
+        }
+    }
+}
+
+/// Refuses a key for a subsystem that lets in every host, also without it.
+pub(super) fn check_closed(subsystem: &SubsystemConfig) -> Result<(), Failed> {
+    if !subsystem.allow_any_host {
+        return Ok(());
+    }
+    let what = "DH-HMAC-CHAP keys are not allowed on a subsystem that is open for all hosts; remove the open access first";
+    Err(Failed::new(EACCES, what))
 }
 
 pub(super) async fn remove(native: Native, request: RemoveHostReq) -> Result<ReqStatus, Failed> {
@@ -217,7 +240,7 @@ impl<'a> KeyChange<'a> {
                 "A controller key of a host can't be changed while the subsystem has a DH-HMAC-CHAP key";
             return Err(Failed::new(EINVAL, what));
         }
-        Ok(())
+        if has_secret || has_controller_key { check_closed(subsystem) } else { Ok(()) }
     }
 
     /// The request for it: without a secret, the host need not authenticate from now on.
@@ -234,7 +257,7 @@ impl<'a> KeyChange<'a> {
 }
 
 /// True if the subsystem authenticates to the host by a key for this host.
-const fn has_controller_key(key: &HostKeyConfig) -> bool {
+pub(super) const fn has_controller_key(key: &HostKeyConfig) -> bool {
     key.dhchap_ctrl_secret_sealed.is_some() || key.dhchap_ctrl_secret_file.is_some()
 }
 

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::failed::Failed;
 use super::gateway::host_name;
-use super::native::{Native, of_subsystem};
+use super::native::{Native, again, of_subsystem};
 
 /// The port where no other is given.
 pub(super) const SERVICE: u32 = 4420;
@@ -69,7 +69,11 @@ impl GroupListeners {
 }
 
 pub(super) async fn create(native: Native, request: CreateListenerReq) -> Result<ReqStatus, Failed> {
-    let (traddr, trsvcid) = (&request.traddr, request.trsvcid.unwrap_or(SERVICE));
+    again(|| create_once(native.clone(), request.clone())).await
+}
+
+async fn create_once(native: Native, request: CreateListenerReq) -> Result<ReqStatus, Failed> {
+    let (traddr, trsvcid) = (&request.traddr, service(request.trsvcid));
     let doing = format!("Failure adding {} listener at {traddr}:{trsvcid}", request.nqn);
     let failed = |failed: Failed| failed.amid(&doing);
     let subsystem = native.subsystem(&request.nqn, ENOENT).await.map_err(failed)?;
@@ -110,14 +114,15 @@ pub(super) async fn create(native: Native, request: CreateListenerReq) -> Result
     if !subsystem.ports.is_empty() {
         let known = subsystem.ports.iter().copied().filter(|port| *port != NO_PORT);
         let ports: Vec<u16> = known.chain(new).collect();
-        find_at(&native, &request.nqn, &ports).await.map_err(failed)?;
+        find_at(&native, &subsystem, &ports).await.map_err(failed)?;
     }
     Ok(ReqStatus::default())
 }
 
-/// Has a subsystem found at these ports.
-async fn find_at(native: &Native, nqn: &str, ports: &[u16]) -> Result<(), Failed> {
-    native.ask("PATCH", &of_subsystem(nqn), Some(json!({ "ports": ports }))).await?;
+/// Has a subsystem found at these ports, unless another call has changed its ports or networks.
+async fn find_at(native: &Native, seen: &SubsystemConfig, ports: &[u16]) -> Result<(), Failed> {
+    let body = json!({ "ports": ports, "seen": { "ports": seen.ports, "networks": seen.networks } });
+    native.ask("PATCH", &of_subsystem(&seen.nqn), Some(body)).await?;
     Ok(())
 }
 
@@ -154,7 +159,11 @@ pub(super) async fn listen(
 }
 
 pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result<ReqStatus, Failed> {
-    let (nqn, traddr, trsvcid) = (&request.nqn, &request.traddr, request.trsvcid.unwrap_or(SERVICE));
+    again(|| delete_once(native.clone(), request.clone())).await
+}
+
+async fn delete_once(native: Native, request: DeleteListenerReq) -> Result<ReqStatus, Failed> {
+    let (nqn, traddr, trsvcid) = (&request.nqn, &request.traddr, service(request.trsvcid));
     let doing = format!("Failed to delete listener {traddr}:{trsvcid} from {nqn}");
     let failed = |failed: Failed| failed.amid(&doing);
     let subsystem = native.subsystem(nqn, ENOENT).await.map_err(failed)?;
@@ -202,7 +211,7 @@ pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result
     if left.is_empty() {
         left.push(NO_PORT);
     }
-    find_at(&native, nqn, &left).await.map_err(failed)?;
+    find_at(&native, &subsystem, &left).await.map_err(failed)?;
     Ok(ReqStatus::default())
 }
 
@@ -218,10 +227,8 @@ async fn has_hosts_at(native: &Native, nqn: &str, ports: &[u16]) -> Result<bool,
 }
 
 pub(super) async fn list(native: Native, request: ListListenersReq) -> Result<ListenersInfo, Failed> {
-    let subsystem = match native.subsystem(&request.subsystem, ENOENT).await {
-        Err(Failed { errno: ENOENT, .. }) => return Ok(ListenersInfo::default()),
-        other => other?,
-    };
+    let subsystem = native.subsystem(&request.subsystem, ENOENT).await;
+    let subsystem = subsystem.map_err(|failed| failed.amid("Failure listing listeners"))?;
     let listeners = GroupListeners::find(&native, &subsystem).await?;
     let found = listeners.all.into_iter().filter(|known| is_found_at(&subsystem, known));
     Ok(ListenersInfo { listeners: found.map(|known| known.listener).collect(), ..ListenersInfo::default() })
@@ -340,6 +347,11 @@ fn listeners_of_others(group: &GroupStatus, subsystem: &SubsystemConfig) -> Vec<
     listeners.collect()
 }
 
+/// Port of a listener that a call names. For 0, which some clients send for a port that is not given, it is the default.
+fn service(trsvcid: Option<u32>) -> u32 {
+    trsvcid.filter(|service| *service != 0).unwrap_or(SERVICE)
+}
+
 fn traddr(port: &PortConfig) -> String {
     port.advertise.clone().unwrap_or_else(|| canonical_host(&port.address))
 }
@@ -368,4 +380,14 @@ fn is_at(listener: &ListenerInfo, traddr: &str, trsvcid: u32) -> bool {
         |text: &str| text.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_unspecified());
     let (known, asked) = (listener.traddr.as_str(), unescaped(traddr));
     listener.trsvcid == trsvcid && (known == asked || is_any(known) || is_any(&asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_without_a_port_has_the_default_one() {
+        assert_eq!([None, Some(0), Some(4430)].map(service), [4420, 4420, 4430]);
+    }
 }

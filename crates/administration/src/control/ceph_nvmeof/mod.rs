@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod caller_tests;
 mod calls;
+#[cfg(test)]
+mod concurrent_calls_tests;
 mod connections;
 mod controllers;
 mod exposition;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::failed::Failed;
 use super::namespaces::{check_group, check_location, find_namespace};
-use super::native::Native;
+use super::native::{Native, again};
 
 const MIB: u64 = 1 << 20;
 /// Result of a resize whose second change fails.
@@ -46,6 +46,11 @@ pub(super) async fn resize(native: Native, request: NamespaceResizeReq) -> Resul
     Ok(ReqStatus::default())
 }
 
+/// Refuses a call without a namespace as the calls do that move namespaces or show them to hosts; the others have EINVAL for it.
+fn check_given(nsid: u32, doing: &str) -> Result<(), Failed> {
+    if nsid == 0 { Err(Failed::new(ENODEV, "No namespace ID was given").amid(doing)) } else { Ok(()) }
+}
+
 /// Turns "try again" into "invalid": a conflict is mostly one with what the namespace is.
 fn invalid(failed: Failed) -> Failed {
     if failed.errno == EAGAIN { Failed { errno: EINVAL, ..failed } } else { failed }
@@ -77,6 +82,7 @@ pub(super) async fn change_group(
 ) -> Result<ReqStatus, Failed> {
     let (nqn, nsid, group) = (&request.subsystem_nqn, request.nsid, request.anagrpid);
     let doing = format!("Failure changing load balancing group for namespace with ID {nsid} in {nqn}");
+    check_given(nsid, &doing)?;
     let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
     check_group(&native, group).await.map_err(|failed| failed.amid(&doing))?;
     // The gateway that serves it has to release its image first.
@@ -103,8 +109,16 @@ pub(super) async fn change_visibility(
     native: Native,
     request: NamespaceChangeVisibilityReq,
 ) -> Result<ReqStatus, Failed> {
+    again(|| change_visibility_once(native.clone(), request.clone())).await.map_err(invalid)
+}
+
+async fn change_visibility_once(
+    native: Native,
+    request: NamespaceChangeVisibilityReq,
+) -> Result<ReqStatus, Failed> {
     let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
     let doing = format!("Failure changing visibility for namespace {nsid} in {nqn}");
+    check_given(nsid, &doing)?;
     let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
     let visible = match (&namespace.visible, request.auto_visible) {
         (Visibility::AllExcept(_), true) | (Visibility::Only(_), false) => return Ok(ReqStatus::default()),
@@ -115,25 +129,38 @@ pub(super) async fn change_visibility(
         (_, true) => json!({ "all_except": [] }),
         (_, false) => only(&[]),
     };
-    let patched = native.patch_namespace(nqn, nsid, json!({ "visible": visible })).await;
-    patched.map_err(|failed| invalid(failed).amid(doing))?;
+    show_to(&native, (nqn, nsid), &namespace.visible, &visible).await.map_err(|failed| failed.amid(doing))?;
     Ok(ReqStatus::default())
 }
 
+/// Has other hosts see a namespace, unless another call has changed which do.
+async fn show_to(
+    native: &Native,
+    (nqn, nsid): (&str, u32),
+    seen: &Visibility,
+    wanted: &Value,
+) -> Result<(), Failed> {
+    native.patch_namespace(nqn, nsid, json!({ "visible": wanted, "seen": { "visible": seen } })).await
+}
+
 pub(super) async fn add_host(native: Native, request: NamespaceAddHostReq) -> Result<ReqStatus, Failed> {
+    again(|| add_host_once(native.clone(), request.clone())).await.map_err(invalid)
+}
+
+async fn add_host_once(native: Native, request: NamespaceAddHostReq) -> Result<ReqStatus, Failed> {
     let (nqn, nsid, host) = (&request.subsystem_nqn, request.nsid, &request.host_nqn);
     let doing = format!("Failure adding host {host} to namespace {nsid} on {nqn}");
-    let mut hosts = hosts(&native, nqn, nsid, host, &doing).await?;
+    let known = hosts(&native, nqn, nsid, host, &doing).await?;
     let subsystem = native.subsystem(nqn, ENOENT).await.map_err(|failed| failed.amid(&doing))?;
     if !request.force() && !subsystem.lets_in(host) {
         let what =
             "Host is not allowed to access the subsystem, use the \"force\" parameter to add the host anyway";
         return Err(Failed::new(EACCES, what).amid(doing));
     }
-    if !hosts.contains(host) {
-        hosts.push(host.clone());
-        let patched = native.patch_namespace(nqn, nsid, json!({ "visible": only(&hosts) })).await;
-        patched.map_err(|failed| invalid(failed).amid(doing))?;
+    if !known.contains(host) {
+        let wanted = only(&[&known[..], std::slice::from_ref(host)].concat());
+        let shown = show_to(&native, (nqn, nsid), &Visibility::Only(known), &wanted).await;
+        shown.map_err(|failed| failed.amid(doing))?;
     }
     Ok(ReqStatus::default())
 }
@@ -142,15 +169,19 @@ pub(super) async fn delete_host(
     native: Native,
     request: NamespaceDeleteHostReq,
 ) -> Result<ReqStatus, Failed> {
+    again(|| delete_host_once(native.clone(), request.clone())).await.map_err(invalid)
+}
+
+async fn delete_host_once(native: Native, request: NamespaceDeleteHostReq) -> Result<ReqStatus, Failed> {
     let (nqn, nsid, host) = (&request.subsystem_nqn, request.nsid, &request.host_nqn);
     let doing = format!("Failure deleting host {host} from namespace {nsid} on {nqn}");
-    let mut hosts = hosts(&native, nqn, nsid, host, &doing).await?;
-    if !hosts.contains(host) {
+    let known = hosts(&native, nqn, nsid, host, &doing).await?;
+    if !known.contains(host) {
         return Err(Failed::new(ENODEV, "Host is not found in namespace's host list").amid(doing));
     }
-    hosts.retain(|known| known != host);
-    let patched = native.patch_namespace(nqn, nsid, json!({ "visible": only(&hosts) })).await;
-    patched.map_err(|failed| invalid(failed).amid(doing))?;
+    let left: Vec<String> = known.iter().filter(|known| *known != host).cloned().collect();
+    let shown = show_to(&native, (nqn, nsid), &Visibility::Only(known), &only(&left)).await;
+    shown.map_err(|failed| failed.amid(doing))?;
     Ok(ReqStatus::default())
 }
 
@@ -209,9 +240,7 @@ pub(super) async fn change_location(
 ) -> Result<ReqStatus, Failed> {
     let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
     let doing = format!("Failure changing location for namespace {nsid} in {nqn}");
-    if nsid == 0 {
-        return Err(Failed::new(ENODEV, "No namespace ID was given").amid(doing));
-    }
+    check_given(nsid, &doing)?;
     let namespace = find_namespace(&native, nqn, nsid, &doing).await?;
     let location = Some(request.location()).filter(|location| !location.is_empty());
     if namespace.location.as_deref() == location {

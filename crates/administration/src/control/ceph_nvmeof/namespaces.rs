@@ -105,8 +105,11 @@ fn body(native: &Native, request: &NamespaceAddReq, create: bool) -> Value {
     if request.read_only() {
         body["write_protection"] = "on".into();
     }
-    let flags =
-        [("trash_image", request.trash_image()), ("disable_auto_resize", request.disable_auto_resize())];
+    // An image that was there before may be another program's, and stays when the namespace goes.
+    let flags = [
+        ("trash_image", create && request.trash_image()),
+        ("disable_auto_resize", request.disable_auto_resize()),
+    ];
     for (name, _) in flags.into_iter().filter(|(_, is_set)| *is_set) {
         body[name] = true.into();
     }
@@ -241,10 +244,12 @@ pub(super) async fn list(native: Native, request: ListNamespacesReq) -> Result<N
     if subsystems.is_empty() && !wants_all {
         return Err(Failed::new(ENODEV, "Failure listing namespaces: No such device"));
     }
-    let uuid = request.uuid.as_ref().and_then(|uuid| uuid::Uuid::parse_str(uuid).ok());
+    // No namespace has a UUID that is none.
+    let uuid = request.uuid.as_deref().filter(|uuid| !uuid.is_empty());
+    let uuid = uuid.map(|uuid| uuid::Uuid::parse_str(uuid).ok());
     let is_wanted = |namespace: &&NamespaceConfig| {
         request.nsid.is_none_or(|nsid| nsid == 0 || nsid == namespace.nsid)
-            && uuid.is_none_or(|uuid| namespace.uuid == Some(uuid))
+            && uuid.is_none_or(|uuid| uuid.is_some() && namespace.uuid == uuid)
     };
     let sizes = native.sizes().await?;
     let of = |subsystem: &SubsystemConfig| {

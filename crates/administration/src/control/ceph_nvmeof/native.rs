@@ -23,6 +23,7 @@ use super::super::ask::encode;
 use super::super::catch_up::CatchUp;
 use super::super::connection_limiter::Identified;
 use super::super::host_keys::CANNOT_SEAL;
+use super::super::limits::CALL_ATTEMPTS_MAX;
 use super::failed::Failed;
 
 /// The control API for one caller.
@@ -198,6 +199,20 @@ impl Native {
     pub(super) async fn patch_namespace(&self, nqn: &str, nsid: u32, body: Value) -> Result<(), Failed> {
         Ok(self.ask("PATCH", &of_namespace(nqn, nsid), Some(body)).await.map(drop)?)
     }
+}
+
+/// Makes a call again as long as other changes alter what it is based on.
+pub(super) async fn again<A, W>(attempt: impl Fn() -> W) -> Result<A, Failed>
+where
+    W: Future<Output = Result<A, Failed>>,
+{
+    for _ in 1..CALL_ATTEMPTS_MAX {
+        match attempt().await {
+            Err(Failed { errno: EAGAIN, .. }) => {}
+            answer => return answer,
+        }
+    }
+    attempt().await
 }
 
 fn read<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Refused> {

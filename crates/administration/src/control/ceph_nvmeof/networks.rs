@@ -10,7 +10,7 @@ use topology::{InterfaceAddress, Machine};
 
 use super::failed::Failed;
 use super::listeners::{GroupListeners, SERVICE, in_clear, listen};
-use super::native::{Native, of_subsystem};
+use super::native::{Native, again, of_subsystem};
 
 /// Requirements of a call on the listeners in its networks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +21,10 @@ pub(super) struct Wanted {
 }
 
 pub(super) async fn add(native: Native, request: AddSubsystemNetworkReq) -> Result<ReqStatus, Failed> {
+    again(|| add_once(native.clone(), request.clone())).await
+}
+
+async fn add_once(native: Native, request: AddSubsystemNetworkReq) -> Result<ReqStatus, Failed> {
     let (nqn, mask) = (&request.subsystem_nqn, &request.network_mask);
     let doing = format!("Failure adding network {mask} for subsystem {nqn}");
     let failed = |failed: Failed| failed.amid(&doing);
@@ -31,7 +35,7 @@ pub(super) async fn add(native: Native, request: AddSubsystemNetworkReq) -> Resu
     }
     let opened = open(&native, &subsystem, &[network], Wanted::default()).await.map_err(failed)?;
     let networks = [&subsystem.networks[..], &[network]].concat();
-    if let Err(error) = set(&native, nqn, &networks).await {
+    if let Err(error) = set(&native, &subsystem, &networks).await {
         close(&native, &opened).await;
         return Err(failed(error));
     }
@@ -39,6 +43,10 @@ pub(super) async fn add(native: Native, request: AddSubsystemNetworkReq) -> Resu
 }
 
 pub(super) async fn delete(native: Native, request: DelSubsystemNetworkReq) -> Result<ReqStatus, Failed> {
+    again(|| delete_once(native.clone(), request.clone())).await
+}
+
+async fn delete_once(native: Native, request: DelSubsystemNetworkReq) -> Result<ReqStatus, Failed> {
     let (nqn, mask) = (&request.subsystem_nqn, &request.network_mask);
     let doing = format!("Failure deleting network {mask} for subsystem {nqn}");
     let failed = |failed: Failed| failed.amid(&doing);
@@ -50,7 +58,7 @@ pub(super) async fn delete(native: Native, request: DelSubsystemNetworkReq) -> R
     let mut networks = subsystem.networks.clone();
     networks.retain(|known| *known != network);
     if networks != subsystem.networks {
-        set(&native, nqn, &networks).await.map_err(failed)?;
+        set(&native, &subsystem, &networks).await.map_err(failed)?;
     }
     Ok(ReqStatus::default())
 }
@@ -63,8 +71,10 @@ pub(super) fn parse(mask: &str) -> Result<NetworkMask, Failed> {
     mask.parse().map_err(|error: SettingError| Failed::new(EADDRNOTAVAIL, error.to_string()))
 }
 
-async fn set(native: &Native, nqn: &str, networks: &[NetworkMask]) -> Result<(), Failed> {
-    native.ask("PATCH", &of_subsystem(nqn), Some(json!({ "networks": networks }))).await?;
+/// Gives a subsystem other networks, unless another call has done that.
+async fn set(native: &Native, seen: &SubsystemConfig, networks: &[NetworkMask]) -> Result<(), Failed> {
+    let body = json!({ "networks": networks, "seen": { "networks": seen.networks } });
+    native.ask("PATCH", &of_subsystem(&seen.nqn), Some(body)).await?;
     Ok(())
 }
 

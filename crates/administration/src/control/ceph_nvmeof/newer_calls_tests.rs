@@ -1,6 +1,12 @@
 //! Calls that came after version 1.5: what each answers the first time, the second time, and where it does not apply.
 
+use std::sync::{Arc, Mutex};
+
 use authentication::Secret;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use ceph_nvmeof::{
     AddHostReq, AddKmipServerEndpointsReq, AddSubsystemNetworkReq, ChangeHostKeyReq, ChangeSubsystemKeyReq,
     ConnectionIoStatistics, ConnectionsInfo, ControllerKeyOrigin, CreateListenerReq, CreateSubsystemReq,
@@ -9,18 +15,22 @@ use ceph_nvmeof::{
     HostsInfo, KmipServerEndpoint, KmipServerEndpointsInfo, ListConnectionsReq, ListHostsReq,
     ListKmipServerEndpointsReq, ListListenersReq, ListNamespacesIoStatsInfo, ListNamespacesIoStatsReq,
     ListNamespacesReq, ListSubsystemsReq, ListenerInfo, ListenersInfo, Message as _, NamespaceAddHostReq,
-    NamespaceAddReq, NamespaceChangeLocationReq, NamespaceChangeVisibilityReq, NamespaceCli,
-    NamespaceDeleteReq, NamespaceResizeReq, NamespaceSetAutoResizeReq, NamespaceSetRbdTrashImageReq,
-    NamespacesInfo, NsidStatus, RemoveHostReq, ReqStatus, SetGatewayIoStatsModeReq, SetKeepHostConnectedReq,
-    SubsysStatus, SubsystemsInfo, SubsystemsInfoCli, ThreadStatsInfo,
+    NamespaceAddReq, NamespaceChangeLoadBalancingGroupReq, NamespaceChangeLocationReq,
+    NamespaceChangeVisibilityReq, NamespaceCli, NamespaceDeleteReq, NamespaceResizeReq,
+    NamespaceSetAutoResizeReq, NamespaceSetRbdTrashImageReq, NamespacesInfo, NsidStatus, RemoveHostReq,
+    ReqStatus, SetGatewayIoStatsModeReq, SetGatewayLogLevelReq, SetKeepHostConnectedReq, SubsysStatus,
+    SubsystemsInfo, SubsystemsInfoCli, ThreadStatsInfo,
 };
 use engine::backend::BackendConfig;
 use engine::limits::{METRICS_DETAILED_MAX, METRICS_NAMESPACES_MAX};
 use engine::target::{FabricConfig, NamespaceConfig, SubsystemConfig};
+use http_body_util::BodyExt as _;
+use hyper::{Method, StatusCode};
 use libc::{
     EACCES, EADDRINUSE, EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, EKEYREJECTED, ENODEV, ENOENT, ENOKEY,
     EOPNOTSUPP,
 };
+use serde_json::{Value, json};
 
 use super::super::access::{Access, Peer};
 use super::super::test_target;
@@ -258,7 +268,36 @@ fn a_controller_key_of_a_host_is_given_changed_and_taken() {
     assert_eq!(change(Some("-"), other.as_deref()), EINVAL, "the subsystem has one");
     let both = AddHostReq { dhchap_key: secret(2), dhchap_ctrlr_key: secret(1), ..add_host(NQN, "nqn.b") };
     assert_eq!(testbed.status("add_host", &both), EKEYREJECTED);
-    assert_eq!(testbed.status("add_host", &AddHostReq { host_nqn: "*".to_owned(), ..both }), EINVAL);
+    assert_eq!(testbed.status("add_host", &AddHostReq { host_nqn: "*".to_owned(), ..both }), EACCES);
+}
+
+#[test]
+fn a_subsystem_is_open_to_every_host_or_its_hosts_have_keys() {
+    let testbed = Testbed::new();
+    let status = |call: &str, request: &AddHostReq| testbed.status(call, request);
+    let keyed = |nqn: &str, host: &str| AddHostReq { dhchap_key: secret(1), ..add_host(nqn, host) };
+    assert_eq!(status("add_host", &keyed(SERVED, HOST)), EACCES, "every host may use it");
+    let subsystem_key = ChangeSubsystemKeyReq { subsystem_nqn: SERVED.to_owned(), dhchap_key: secret(4) };
+    assert_eq!(testbed.status("change_subsystem_key", &subsystem_key), EACCES);
+    assert_eq!(status("add_host", &add_host(SERVED, HOST)), 0);
+    let change = ChangeHostKeyReq {
+        subsystem_nqn: SERVED.to_owned(),
+        host_nqn: HOST.to_owned(),
+        dhchap_key: secret(2),
+        ..Default::default()
+    };
+    assert_eq!(testbed.status("change_host_key", &change), EACCES);
+    assert_eq!(testbed.status("remove_host", &remove_host(SERVED, "*")), 0);
+    assert_eq!(testbed.status("change_host_key", &change), 0);
+    assert_eq!(status("add_host", &add_host(SERVED, "*")), EACCES, "others would come in without a key");
+    let own = ChangeHostKeyReq { dhchap_key: Some("-".to_owned()), dhchap_ctrlr_key: secret(3), ..change };
+    assert_eq!(testbed.status("change_host_key", &own), 0);
+    assert_eq!(testbed.status("change_subsystem_key", &subsystem_key), EINVAL, "the host has its own");
+    assert_eq!(testbed.ask::<SubsysStatus>("create_subsystem", &create(NQN)).status, 0);
+    assert_eq!(status("add_host", &keyed(NQN, "*")), EACCES);
+    let psk = Some("NVMeTLSkey-1:01:".to_owned());
+    assert_eq!(status("add_host", &AddHostReq { psk, ..add_host(NQN, "*") }), EINVAL);
+    assert!(!hosts(&testbed, SERVED).allow_any_host && !hosts(&testbed, NQN).allow_any_host);
 }
 
 #[test]
@@ -304,6 +343,36 @@ fn flags_of_a_namespace_are_set_and_stay() {
     assert_eq!([(); 2].map(|()| testbed.status("namespace_delete", &delete)), [0, ENODEV]);
     let none = NamespaceDeleteReq { subsystem_nqn: "nqn.none".to_owned(), ..delete };
     assert_eq!(testbed.status("namespace_delete", &none), ENOENT);
+}
+
+#[test]
+fn a_call_without_its_object_is_refused_with_the_errno_of_that_call() {
+    let testbed = Testbed::new();
+    let none = ListListenersReq { subsystem: "nqn.none".to_owned() };
+    assert_eq!(testbed.ask::<ListenersInfo>("list_listeners", &none).status, ENOENT);
+    let (subsystem_nqn, anagrpid) = (SERVED.to_owned(), 1);
+    let visible = NamespaceChangeVisibilityReq { subsystem_nqn: subsystem_nqn.clone(), ..Default::default() };
+    assert_eq!(testbed.status("namespace_change_visibility", &visible), ENODEV);
+    let group = NamespaceChangeLoadBalancingGroupReq { subsystem_nqn, anagrpid, ..Default::default() };
+    assert_eq!(testbed.status("namespace_change_load_balancing_group", &group), ENODEV);
+    let port = CreateSubsystemReq { port: Some(65_536), ..create(NQN) };
+    assert_eq!(testbed.ask::<SubsysStatus>("create_subsystem", &port).status, EINVAL);
+    let level = SetGatewayLogLevelReq { log_level: 5 };
+    assert_eq!(testbed.status("set_gateway_log_level", &level), EINVAL);
+}
+
+#[test]
+fn a_list_by_uuid_has_the_namespace_with_it_alone() {
+    let testbed = Testbed::new();
+    let own = namespace(&testbed).uuid;
+    let upper = own.to_uppercase();
+    let count = |uuid: &str| {
+        let subsystem = SERVED.to_owned();
+        let request = ListNamespacesReq { subsystem, uuid: Some(uuid.to_owned()), ..Default::default() };
+        testbed.ask::<NamespacesInfo>("list_namespaces", &request).namespaces.len()
+    };
+    let other = "00000000-0000-0000-0000-0000000000cc";
+    assert_eq!([own.as_str(), upper.as_str(), "", other, "nonsense"].map(count), [1, 1, 1, 0, 0]);
 }
 
 #[test]
@@ -372,6 +441,30 @@ fn statistics_are_those_of_the_target() {
     assert_eq!([(); 2].map(|()| mode(false)), [EOPNOTSUPP; 2]);
     let info: GatewayInfo = testbed.ask("get_gateway_info", &GetGatewayInfoReq::default());
     assert!(info.io_stats_enabled() && info.gateway_initialization_over() && info.bool_status);
+}
+
+#[test]
+fn a_gateway_reports_its_location_and_its_limits() {
+    let testbed = Testbed::through(|native| {
+        native.layer(from_fn(|request: Request, next: Next| async move {
+            if request.uri().path() != "/v1/gateways" {
+                return next.run(request).await;
+            }
+            let gateway = json!({
+                "name": "a", "number": 2, "location": "east", "life": "alive", "is_well": true, "has_hosts": false,
+                "listeners": [], "connections": 0,
+            });
+            let group = json!({
+                "group": "rbd/gw", "gateway": "a", "has_lease": true, "version": 1, "gateways": [gateway],
+                "load_balancing_groups": [],
+            });
+            Response::new(Body::from(group.to_string()))
+        }))
+    });
+    let info: GatewayInfo = testbed.ask("get_gateway_info", &GetGatewayInfoReq::default());
+    let known = (info.hostname.as_str(), info.group.as_str(), info.location(), info.load_balancing_group);
+    assert_eq!((info.status, known), (0, ("a", "gw", "east", 2)));
+    assert!(info.max_hosts() >= info.max_hosts_per_subsystem() && info.max_hosts_per_subsystem() > 0);
 }
 
 #[test]
@@ -447,4 +540,45 @@ fn an_image_is_asked_for_as_it_can_be() {
     assert_eq!(status(odd), EINVAL);
     let all: SubsystemsInfo = testbed.ask("get_subsystems", &GetSubsystemsReq::default());
     assert_eq!(all.subsystems[0].namespaces.len(), 1, "nothing was added");
+}
+
+#[test]
+fn an_image_that_was_there_before_is_not_moved_to_the_trash() {
+    let asked = Arc::new(Mutex::new(Vec::<Value>::new()));
+    let kept = asked.clone();
+    // The cluster has the image already, and none is opened.
+    let testbed = Testbed::through(|native| {
+        native.layer(from_fn(move |request: Request, next: Next| {
+            let kept = kept.clone();
+            async move {
+                if request.method() != Method::POST {
+                    return next.run(request).await;
+                }
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                kept.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+                let mut response = Response::new(Body::from(r#"{"error": "the image exists"}"#));
+                *response.status_mut() = StatusCode::CONFLICT;
+                response
+            }
+        }))
+    });
+    let image = NamespaceAddReq {
+        rbd_pool_name: "rbd".to_owned(),
+        rbd_image_name: "disk".to_owned(),
+        subsystem_nqn: SERVED.to_owned(),
+        block_size: 4096,
+        create_image: Some(true),
+        size: Some(1 << 20),
+        trash_image: Some(true),
+        ..Default::default()
+    };
+    // True if an image is to be created, and if it goes to the trash with its namespace.
+    let asked_for = |request: &NamespaceAddReq| {
+        assert_eq!(testbed.ask::<NsidStatus>("namespace_add", request).status, ENODEV);
+        let bodies = std::mem::take(&mut *asked.lock().unwrap());
+        let flags = bodies.iter().map(|body| (body["create_image"].is_object(), body["trash_image"] == true));
+        flags.collect::<Vec<_>>()
+    };
+    assert_eq!(asked_for(&image), [(true, true), (false, false)], "as after a lost answer");
+    assert_eq!(asked_for(&NamespaceAddReq { create_image: None, ..image }), [(false, false)]);
 }

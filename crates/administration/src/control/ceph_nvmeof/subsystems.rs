@@ -6,13 +6,13 @@ use ceph_nvmeof::{
     SubsystemsInfoCli,
 };
 use engine::limits::NAMESPACES_MAX;
-use engine::target::{NO_PORT, SubsystemConfig};
+use engine::target::{NO_PORT, NamespaceConfig, SubsystemConfig};
 use gateway::GroupStatus;
-use libc::{EADDRNOTAVAIL, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
+use libc::{EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::json;
 
 use super::failed::Failed;
-use super::hosts::{given, host_of};
+use super::hosts::{check_closed, given, has_controller_key, host_of};
 use super::listeners::listeners_of;
 use super::namespaces::{bdev_name, hosts_of, is_visible_to_all, remove, trashes_image};
 use super::native::{Native, Refused, of_subsystem, user_of_serial};
@@ -79,7 +79,7 @@ async fn open_networks(
     request: &CreateSubsystemReq,
 ) -> Result<Vec<u16>, Failed> {
     if request.port() > u32::from(u16::MAX) {
-        return Err(Failed::new(EADDRNOTAVAIL, format!("{} is not a port", request.port())));
+        return Err(Failed::new(EINVAL, format!("{} is not a port", request.port())));
     }
     for mask in &request.network_mask {
         let network = networks::parse(mask)?;
@@ -105,19 +105,16 @@ pub(super) async fn delete(native: Native, request: DeleteSubsystemReq) -> Resul
         );
         return Err(failed(Failed::new(EBUSY, what)));
     }
-    let trashed: Vec<_> = subsystem.namespaces.iter().filter(|namespace| trashes_image(namespace)).collect();
-    if let (Some(namespace), false) = (trashed.first(), request.i_am_sure()) {
-        let what = format!(
-            "Confirmation for trashing the RBD image of namespace {} is needed: use the '--i-am-sure' command line option",
-            namespace.nsid
-        );
-        return Err(failed(Failed::new(EINVAL, what)));
-    }
-    for namespace in trashed {
+    for namespace in trashed(&subsystem.namespaces, request.i_am_sure()) {
         remove(&native, nqn, namespace).await.map_err(|refused| failed(refused.into()))?;
     }
     native.ask("DELETE", &of_subsystem(nqn), None).await.map_err(|refused| failed(refused.into()))?;
     Ok(ReqStatus::default())
+}
+
+/// Namespaces whose images go to the trash with their subsystem. Without a confirmation all images stay.
+fn trashed(namespaces: &[NamespaceConfig], is_confirmed: bool) -> impl Iterator<Item = &NamespaceConfig> {
+    namespaces.iter().filter(move |namespace| is_confirmed && trashes_image(namespace))
 }
 
 pub(super) async fn change_key(native: Native, request: ChangeSubsystemKeyReq) -> Result<ReqStatus, Failed> {
@@ -126,6 +123,14 @@ pub(super) async fn change_key(native: Native, request: ChangeSubsystemKeyReq) -
     let failed = |failed: Failed| failed.amid(&doing);
     let subsystem = native.subsystem(nqn, ENODEV).await.map_err(failed)?;
     let key = given(&request.dhchap_key);
+    if key.is_some() {
+        check_closed(&subsystem).map_err(failed)?;
+        if let Some(own) = subsystem.host_keys.iter().find(|key| has_controller_key(key)) {
+            let what =
+                format!("Host {} has a DH-HMAC-CHAP controller key, which has to be removed first", own.host);
+            return Err(failed(Failed::new(EINVAL, what)));
+        }
+    }
     let has_secret =
         |host: &&String| subsystem.host_keys.iter().any(|key| key.host == **host && key.has_secret());
     if key.is_some()
@@ -257,4 +262,29 @@ fn controllers(group: Option<&GroupStatus>) -> (u32, u32) {
 /// The last part of a group's place, which ceph-nvmeof calls the group.
 pub(super) fn group_name(group: &GroupStatus) -> &str {
     group.group.rsplit('/').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::backend::{BackendConfig, RbdConfig};
+
+    use super::*;
+
+    #[test]
+    fn images_go_to_the_trash_with_their_subsystem_when_that_is_confirmed() {
+        let image = RbdConfig {
+            pool: "rbd".to_owned(),
+            namespace: String::new(),
+            image: "disk".to_owned(),
+            snapshot: None,
+            conf: None,
+            id: None,
+            encryption: None,
+        };
+        let unmarked = NamespaceConfig::new(1, BackendConfig::Rbd(image), 4096);
+        let marked = NamespaceConfig { nsid: 2, trash_image: true, ..unmarked.clone() };
+        let all = [unmarked, marked];
+        let nsids = |is_confirmed| trashed(&all, is_confirmed).map(|one| one.nsid).collect::<Vec<u32>>();
+        assert_eq!((nsids(true), nsids(false)), (vec![2], Vec::new()));
+    }
 }

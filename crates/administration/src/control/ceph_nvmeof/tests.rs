@@ -59,7 +59,7 @@ impl Testbed {
         Self::made(access, peer, start, |native| native)
     }
 
-    fn made(
+    pub(super) fn made(
         access: Access,
         peer: Peer,
         start: fn(FabricConfig) -> Arc<Target>,
@@ -219,7 +219,7 @@ fn keys_come_by_calls_and_each_may_come_twice() {
         ENOENT,
         "nothing is left"
     );
-    assert_eq!(testbed.status("add_host", &add_host(NQN, "*")), EINVAL, "a subsystem with a key");
+    assert_eq!(testbed.status("add_host", &add_host(NQN, "*")), EACCES, "a subsystem with a key");
     assert_eq!(testbed.status("add_host", &add_host(NQN, HOST)), ENOKEY, "without a key");
     let host = AddHostReq { dhchap_key: secret(2), psk: Some(psk), ..add_host(NQN, HOST) };
     assert_eq!([(); 2].map(|()| testbed.status("add_host", &host)), [0, EEXIST]);
@@ -459,6 +459,11 @@ fn dashboards_find_what_they_ask_for() {
     assert!(text.contains(&host), "{text}");
 }
 
+fn start_closed(mut fabric: FabricConfig) -> Arc<Target> {
+    fabric.subsystems[0].allow_any_host = false;
+    test_target::start_sealing(fabric)
+}
+
 #[test]
 fn a_caller_with_read_access_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -475,7 +480,7 @@ fn a_caller_with_read_access_changes_nothing() {
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let access = Access::new(Some(&path), None::<&Token>).unwrap_or_else(|failure| panic!("{failure:?}"));
     let address = ([192, 0, 2, 1], 7).into();
-    let testbed = Testbed::with(access, Peer::Remote { address, certificate: None });
+    let testbed = Testbed::of(access, Peer::Remote { address, certificate: None }, start_closed);
     let list = ListSubsystemsReq::default();
     let listed: SubsystemsInfoCli = testbed.ask_with("list_subsystems", &list, Some(token));
     assert_eq!((listed.status, listed.subsystems.len()), (0, 1));
