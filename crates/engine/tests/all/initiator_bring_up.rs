@@ -128,6 +128,37 @@ fn write_zeroes_keep_to_the_limit_of_the_controller() {
     assert_eq!(next, (start + length) / u64::from(BLOCK));
 }
 
+#[test]
+fn deallocations_keep_to_the_limit_of_the_controller() {
+    /// DMRSL, in blocks.
+    const LIMIT_BLOCKS: u32 = 100;
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let (address, thread) = controller(2, move |queue_id, entry| {
+        if queue_id > 0 && entry.opcode == io_opcode::DATASET_MANAGEMENT {
+            assert_eq!(entry.cdw10.get(), 0, "one range");
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        let cns = Cns(entry.cdw10.get() as u8);
+        if queue_id > 0 || entry.opcode != admin_opcode::IDENTIFY || cns != Cns::COMMAND_SET_CONTROLLER {
+            return None;
+        }
+        let mut limits = IdentifyControllerNvm::default();
+        limits.dataset_management_ranges_limit = 1;
+        limits.dataset_management_range_size_limit = LIMIT_BLOCKS.into();
+        data(limits.as_bytes())
+    });
+    let controller = Controller::connect(options(address)).unwrap();
+    let limits = controller.deallocate_limits();
+    assert_eq!((limits.ranges, limits.range_blocks), (1, LIMIT_BLOCKS));
+    let volume = Volume::on_controller(&controller, 1).unwrap();
+    volume.deallocate(0, u64::from((6 * LIMIT_BLOCKS + 1) * BLOCK)).unwrap();
+    drop(volume);
+    controller.disconnect().unwrap();
+    thread.join().unwrap();
+    assert_eq!(count.load(Ordering::Relaxed), 7, "six of the greatest length, and a rest");
+}
+
 /// Discovery log of this generation with one entry, whose port is the generation's number, and which has this SECTYPE.
 fn discovery_log(generation: u64, security: u8) -> Vec<u8> {
     let nqn = Nqn::new(NQN).unwrap();
