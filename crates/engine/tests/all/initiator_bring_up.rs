@@ -10,7 +10,8 @@ use nvme::SubmissionEntry;
 use nvme::command::{admin_opcode, io_opcode};
 use nvme::discovery::{AddressFamily, DiscoveryEntry, DiscoveryLogHeader, Nqn, SubsystemType, tcp_security};
 use nvme::fabrics::{Capabilities, PropertyAccess, controller_status, fabrics_type, property};
-use nvme::identify::{Cns, IdentifyControllerNvm};
+use nvme::identify::bits::controller_type;
+use nvme::identify::{Cns, IdentifyController, IdentifyControllerNvm};
 use nvme::log_page::LogPageId;
 use zerocopy::IntoBytes;
 
@@ -157,6 +158,28 @@ fn deallocations_keep_to_the_limit_of_the_controller() {
     controller.disconnect().unwrap();
     thread.join().unwrap();
     assert_eq!(count.load(Ordering::Relaxed), 7, "six of the greatest length, and a rest");
+}
+
+#[test]
+fn a_queue_has_no_more_entries_than_the_controller_takes_commands() {
+    for (taken_max, entries) in [(0_u16, 128), (32, 32), (1, 2), (1024, 128)] {
+        let (address, thread) = controller(1, move |_, entry| {
+            let cns = Cns(entry.cdw10.get() as u8);
+            if entry.opcode != admin_opcode::IDENTIFY || cns != Cns::CONTROLLER {
+                return None;
+            }
+            let mut identify = IdentifyController::default();
+            identify.controller_type = controller_type::IO;
+            identify.max_outstanding_commands = taken_max.into();
+            identify.io_command_capsule_size = 4.into();
+            identify.io_response_capsule_size = 1.into();
+            data(identify.as_bytes())
+        });
+        let controller = Controller::connect(options(address)).unwrap();
+        assert_eq!(controller.queue_options(1).entries, entries, "MAXCMD {taken_max}");
+        controller.disconnect().unwrap();
+        thread.join().unwrap();
+    }
 }
 
 /// Discovery log of this generation with one entry, whose port is the generation's number, and which has this SECTYPE.

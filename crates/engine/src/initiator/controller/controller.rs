@@ -160,7 +160,10 @@ impl Controller {
     /// Options for I/O queue `queue_id`, on any thread.
     pub fn queue_options(&self, queue_id: u16) -> QueueOptions {
         let Inner { options, concat, capabilities, identify, .. } = &*self.0;
-        let entries_max = capabilities.queue_entries_max().min(u32::from(QUEUE_ENTRIES_MAX)) as u16;
+        // Zero is from a controller that does not say how many commands it takes (MAXCMD).
+        let taken_max = Some(identify.max_outstanding_commands.get()).filter(|most| *most > 0);
+        let entries_max = taken_max.unwrap_or(QUEUE_ENTRIES_MAX).min(QUEUE_ENTRIES_MAX);
+        let entries_max = capabilities.queue_entries_max().min(u32::from(entries_max)) as u16;
         let capsule = u64::from(identify.io_command_capsule_size.get()) * 16;
         // Data that does not begin right behind the entry is not known to anybody's capsules.
         let has_offset = identify.in_capsule_data_offset.get() != 0;
