@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use engine::address::{HostAddress, NetAddress};
+use engine::address::NetAddress;
 use engine::initiator::{Controller, NamespaceInfo};
 use nvme::discovery::Nqn;
 use nvme::identify::ascii;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::config::connection::Connection;
-use crate::discovery;
+use crate::discovery::{self, Shown};
 use crate::failure::Failure;
 use crate::flags::look::ListFlags;
 use crate::report;
@@ -44,17 +44,13 @@ fn subsystems(connection: &Connection, nqn: Option<&Nqn>) -> Result<Vec<(Connect
     if let Some(nqn) = nqn {
         return Ok(vec![(connection.clone(), nqn.clone())]);
     }
-    let log = discovery::read(connection)?;
     let mut found: Vec<(Connection, Nqn)> = Vec::new();
-    for record in log.records.iter().filter(|record| record.is_tcp_subsystem) {
-        let Ok(nqn) = Nqn::new(&record.subnqn) else { continue };
+    for Shown { nqn, connection: shown, .. } in discovery::shown(connection)? {
         // A subsystem with several ports is one subsystem: the port that answered us is the one to prefer.
-        let address = HostAddress::of_record(&record.traddr, &record.trsvcid, connection.address);
-        let address = address.map_err(Failure::failed)?;
         match found.iter_mut().find(|(_, other)| *other == nqn) {
-            Some(known) if address == connection.address => known.0 = connection.clone(),
+            Some(known) if shown.address == connection.address => known.0 = shown,
             Some(_) => {}
-            None => found.push((connection.at(address), nqn)),
+            None => found.push((shown, nqn)),
         }
     }
     if found.is_empty() {
