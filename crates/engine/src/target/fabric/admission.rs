@@ -290,6 +290,8 @@ pub(crate) struct Refusals {
     displaced: Seldom,
     /// Changes of hosts that make too many.
     changes: Seldom,
+    /// Registrations that are to persist, where nothing is kept.
+    unkept: Seldom,
 }
 
 impl Refusals {
@@ -331,6 +333,11 @@ impl Refusals {
     /// Counts a change of a host that makes too many; the number if it is one to be logged.
     pub(crate) fn count_change(&self) -> Option<u64> {
         self.changes.count_to_log(ring::now())
+    }
+
+    /// Counts a registration that is to persist where nothing is kept; the number if it is one to be logged.
+    pub(crate) fn count_unkept(&self) -> Option<u64> {
+        self.unkept.count_to_log(ring::now())
     }
 
     /// Counts a controller whose keep alive timer ran out.
