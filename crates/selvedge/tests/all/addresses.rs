@@ -173,6 +173,18 @@ fn a_discovery_log_is_followed_beside_records_of_no_use() {
 }
 
 #[test]
+fn a_subsystem_is_listed_by_the_port_that_can_be_reached() {
+    // Nothing listens at the address that the first port is known by.
+    let testbed = Testbed::new(&["--advertise", "127.0.0.9"]);
+    let asked = format!("127.0.0.1:{}", testbed.serving.port);
+    let line = ["list", "-a", &asked, "-o", "json"];
+    let said = stderr(&selvedge(&line));
+    assert!(said.contains("127.0.0.9") && said.contains("Connection refused"), "{said}");
+    let added = json_of(&testbed.ask(&["listener", "add", "127.0.0.2:0", "-o", "json"]));
+    assert_eq!(json_of(&selvedge(&line))["namespaces"][0]["address"], added["address"]);
+}
+
+#[test]
 fn addresses_that_mean_nothing_are_refused() {
     let testbed = Testbed::new(&[]);
     for (line, reason) in [
