@@ -207,7 +207,7 @@ fn behind(geometry: &Geometry, parameters: &[u8]) {
     let Some(behind) = DriverModel::behind(*geometry, parameters) else { return };
     assert_eq!((behind.nsid, behind.block_bytes), (geometry.nsid, geometry.block_bytes));
     assert!(behind.request_bytes_max <= geometry.request_bytes_max);
-    assert!(behind.discard_bytes_max <= geometry.discard_bytes_max);
+    assert!(behind.discard_bytes_max == 0 || geometry.discard_bytes_max > 0);
     assert!(behind.write_zeroes_bytes_max <= geometry.write_zeroes_bytes_max);
     assert!(behind.has_volatile_cache || !geometry.has_volatile_cache, "a cache is flushed");
 }

@@ -49,9 +49,9 @@ impl DiskQueues {
         self.whole_blocks(self.paths.write_zeroes_length_max().min(BLOCKS_MAX * self.block_bytes))
     }
 
-    /// Bytes of one range (LLB has 32 bits).
-    pub(crate) const fn range_bytes_max(&self) -> u64 {
-        u32::MAX as u64 * self.block_bytes
+    /// Bytes of one range.
+    pub(crate) fn range_bytes_max(&self) -> u64 {
+        u64::from(self.paths.deallocate_limits().range_blocks) * self.block_bytes
     }
 
     fn whole_blocks(&self, bytes: u64) -> u64 {

@@ -18,8 +18,6 @@ use crate::options::Options;
 
 /// Blocks of one command (NLB is 0's based and 16 bits wide).
 const BLOCKS_MAX: u64 = 1 << 16;
-/// Blocks of one range of a deallocation (LLB).
-const RANGE_BLOCKS_MAX: u64 = u32::MAX as u64;
 
 /// Memory of the caller's for a request's data. It stays valid until the request has completed or the queue is closed.
 #[derive(Clone, Copy, Debug)]
@@ -281,7 +279,7 @@ impl Queue {
         let block = u64::from(self.block_size);
         let length = match work {
             Work::Flush => return 1,
-            Work::Discard => return RANGE_BLOCKS_MAX * block,
+            Work::Discard => return u64::from(self.paths.deallocate_limits().range_blocks) * block,
             Work::WriteZeroes { .. } => self.paths.write_zeroes_length_max(),
             Work::Read { .. } | Work::Write { .. } => {
                 self.paths.transfer_length_max().min(BUFFER_LENGTH_MAX) as u64

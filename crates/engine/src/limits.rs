@@ -23,7 +23,7 @@ pub const SHARED_LOCK_PATIENCE_MS: u64 = 5000;
 
 /// Maximum data transfer size as the exponent of 4 KiB pages (MDTS).
 pub const TRANSFER_PAGES_EXPONENT: u8 = 8;
-/// Bytes of one Write Zeroes (WZSL): 32 MiB of memory are zeroed in some milliseconds.
+/// Bytes of one Write Zeroes that hosts keep to (WZSL): some milliseconds of memory. Longer ones, of other hosts, are done, too.
 pub const WRITE_ZEROES_LENGTH_MAX: u64 = 32 << 20;
 /// Bytes of one Verify (VSL), which are read from the storage for nothing: as much as one Write Zeroes.
 pub const VERIFY_LENGTH_MAX: u64 = 32 << 20;

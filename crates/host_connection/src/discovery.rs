@@ -1,17 +1,24 @@
-//! The discovery log of a target, and the subsystem that is meant where none is named. Printing it is the commands' to do.
+//! The discovery log of a target, what it leads to, and the subsystem that is meant where none is named. Printing it is the
+//! commands' to do.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use chart::units;
+use command_line::eprintln;
+use engine::address::HostAddress;
 use engine::initiator::Controller;
 use nvme::discovery::{
-    AddressFamily, DiscoveryEntry, Nqn, SubsystemType, TransportType, tcp_security, transport_requirements,
+    AddressFamily, DiscoveryEntry, Nqn, SubsystemType, TransportType, entry_flags, tcp_security,
+    transport_requirements,
 };
 use serde::Serialize;
 
 use crate::config::connection::Connection;
 use crate::failure::Failure;
+
+/// Discovery services that are asked where one refers to others.
+const SERVICES_MAX: usize = 32;
 
 /// Reads the discovery log of the target at `connection`.
 pub fn read(connection: &Connection) -> Result<Log, Failure> {
@@ -21,6 +28,41 @@ pub fn read(connection: &Connection) -> Result<Log, Failure> {
         generation_counter: records.generation_counter,
         records: records.entries.iter().map(Record::new).collect(),
     })
+}
+
+/// A subsystem at an address, as a discovery log shows it.
+pub struct Shown {
+    pub nqn: Nqn,
+    /// The connection to that address.
+    pub connection: Connection,
+    /// True if the port accepts only TLS.
+    pub requires_tls: bool,
+}
+
+/// The subsystems that this host is shown by the target at `connection` and by the services that it refers to. Records
+/// without a usable address, and other services that do not answer, are reported and left out.
+///
+/// # Errors
+/// When the target does not answer, or nothing is left.
+pub fn shown(connection: &Connection) -> Result<Vec<Shown>, Failure> {
+    let mut services = vec![connection.clone()];
+    let (mut found, mut failed) = (Vec::new(), Vec::new());
+    let mut asked = 0;
+    while let Some(service) = services.get(asked).cloned() {
+        match read(&service) {
+            Ok(log) => log.follow(&service, &mut services, &mut found, &mut failed),
+            Err(failure) if asked == 0 => return Err(failure),
+            Err(failure) => failed.push(failure),
+        }
+        asked += 1;
+    }
+    if found.is_empty() && !failed.is_empty() {
+        return Err(failed.swap_remove(0));
+    }
+    for failure in failed {
+        eprintln!("selvedge: {}", failure.line().unwrap_or_default());
+    }
+    Ok(found)
 }
 
 /// The subsystem that is meant where none is named: the only one that the target lets this host find.
@@ -61,6 +103,35 @@ pub struct Log {
     pub records: Vec<Record>,
 }
 
+impl Log {
+    /// Adds the subsystems and the services that this log of `service` leads to, and the errors of its records.
+    fn follow(
+        &self,
+        service: &Connection,
+        services: &mut Vec<Connection>,
+        found: &mut Vec<Shown>,
+        failed: &mut Vec<Failure>,
+    ) {
+        for record in self.records.iter().filter(|record| record.is_tcp_subsystem || record.is_referral) {
+            let address = HostAddress::of_record(&record.traddr, &record.trsvcid, service.address);
+            match (address, Nqn::new(&record.subnqn)) {
+                (Err(error), _) => failed.push(Failure::failed(error)),
+                (Ok(address), _) if record.is_referral => {
+                    let is_known = services.iter().any(|known| known.address == address);
+                    if !is_known && services.len() < SERVICES_MAX {
+                        services.push(service.at(address));
+                    }
+                }
+                (Ok(address), Ok(nqn)) => {
+                    let requires_tls = record.requires_tls();
+                    found.push(Shown { nqn, connection: service.at(address), requires_tls });
+                }
+                (Ok(_), Err(_)) => {}
+            }
+        }
+    }
+}
+
 /// Entry of the log, with the names that nvme-cli uses.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Record {
@@ -78,11 +149,14 @@ pub struct Record {
     /// True for an NVM subsystem that this host can connect to over TCP.
     #[serde(skip)]
     pub is_tcp_subsystem: bool,
+    /// True for another discovery service over TCP that may know more.
+    #[serde(skip)]
+    is_referral: bool,
 }
 
 impl Record {
     /// True if the port accepts only TLS.
-    pub fn requires_tls(&self) -> bool {
+    fn requires_tls(&self) -> bool {
         self.treq == "required"
     }
 
@@ -112,6 +186,9 @@ impl Record {
                 other => format!("unknown ({other})"),
             },
             is_tcp_subsystem: entry.is_tcp_subsystem(),
+            is_referral: entry.transport_type == TransportType::TCP
+                && entry.subsystem_type == SubsystemType::REFERRAL
+                && entry.flags.get() & entry_flags::DUPLICATE_INFORMATION == 0,
             subnqn,
         }
     }

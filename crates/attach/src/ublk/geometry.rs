@@ -55,6 +55,7 @@ impl Geometry {
             return Err(DeviceError::Blocks { nsid: info.nsid, block_bytes });
         }
         let paths: &Paths = &disk.paths;
+        let range_bytes = u64::from(paths.deallocate_limits().range_blocks) * u64::from(block_bytes);
         let whole = |bytes: u64| (bytes - bytes % u64::from(block_bytes)).max(block_bytes.into());
         let of_command = BLOCKS_MAX * u64::from(block_bytes);
         let controllers = paths.controllers();
@@ -65,7 +66,7 @@ impl Geometry {
             size_bytes: export.size,
             block_bytes,
             request_bytes_max: whole(PIECE_BYTES.min(paths.transfer_length_max() as u64).min(of_command)),
-            discard_bytes_max: if export.can_trim { whole(LENGTH_MAX) } else { 0 },
+            discard_bytes_max: if export.can_trim { whole(range_bytes.min(LENGTH_MAX)) } else { 0 },
             write_zeroes_bytes_max: if export.can_write_zeroes {
                 whole(paths.write_zeroes_length_max().min(of_command).min(LENGTH_MAX))
             } else {
@@ -102,7 +103,8 @@ impl Geometry {
             "a smaller limit of data (MDTS)"
         } else if was.write_zeroes_bytes_max > self.write_zeroes_bytes_max {
             "a smaller limit of Write Zeroes"
-        } else if was.discard_bytes_max > self.discard_bytes_max {
+        } else if was.discard_bytes_max > 0 && self.discard_bytes_max == 0 {
+            // Of a longer one a controller may leave a part out, which is allowed: it is a hint.
             "no Dataset Management"
         } else if self.has_volatile_cache && !was.has_volatile_cache {
             // The block layer would send no flush.
@@ -185,6 +187,8 @@ pub(super) mod tests {
         let parameters = GEOMETRY.parameters();
         let larger = Geometry { size_bytes: 2 << 30, request_bytes_max: 1 << 20, ..GEOMETRY };
         assert_eq!(larger.behind(&parameters).unwrap(), GEOMETRY);
+        let shorter = Geometry { discard_bytes_max: 1 << 20, ..GEOMETRY };
+        assert_eq!(shorter.behind(&parameters).unwrap(), GEOMETRY, "a discard is a hint");
         let read_only = Geometry { is_read_only: true, ..GEOMETRY };
         assert!(GEOMETRY.behind(&read_only.parameters()).unwrap().is_read_only);
         // A cache that is gone is flushed without need; one that is new would never be.

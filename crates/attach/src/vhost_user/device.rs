@@ -30,6 +30,9 @@ pub(super) struct Device {
     segment_bytes: u32,
     /// Bytes of one Write Zeroes.
     zeroes_bytes: u64,
+    /// Bytes of one range that is discarded, and ranges of one request.
+    range_bytes: u64,
+    ranges_max: u32,
     /// Set where nothing is written whatever the target permits: its protection of a namespace comes and goes.
     pub(super) refuses_writes: bool,
 }
@@ -77,8 +80,11 @@ impl Device {
         let segment_bytes = (most - most % block).max(block);
         // One command each: virtqueues are served in order, and one that clears a whole disk would be waited for.
         let zeroes_bytes = disk.paths.write_zeroes_length_max().min(BLOCKS_MAX * u64::from(block));
+        let limits = disk.paths.deallocate_limits();
+        let range_bytes = u64::from(limits.range_blocks) * u64::from(block);
+        let ranges_max = u32::from(limits.ranges).min(DISCARD_RANGES_MAX as u32);
         let (serial, refuses_writes) = (serial(&disk.paths), disk.is_read_only);
-        Ok(Self { export, serial, segment_bytes, zeroes_bytes, refuses_writes })
+        Ok(Self { export, serial, segment_bytes, zeroes_bytes, range_bytes, ranges_max, refuses_writes })
     }
 
     /// The device that an export would be, without a namespace.
@@ -86,7 +92,8 @@ impl Device {
     pub(super) fn model(export: Export) -> Self {
         let segment_bytes = PIECE_BYTES as u32;
         let (serial, refuses_writes) = ([0; SERIAL_BYTES], export.is_read_only);
-        Self { export, serial, segment_bytes, zeroes_bytes: PIECE_BYTES, refuses_writes }
+        let (zeroes_bytes, range_bytes, ranges_max) = (PIECE_BYTES, u64::MAX, DISCARD_RANGES_MAX as u32);
+        Self { export, serial, segment_bytes, zeroes_bytes, range_bytes, ranges_max, refuses_writes }
     }
 
     /// The features that a driver may choose from.
@@ -128,9 +135,11 @@ impl Device {
     pub(super) fn config(&self, offset: u32, size: u32) -> Vec<u8> {
         let block = self.export.block_bytes;
         let sectors = block / SECTOR_BYTES as u32;
-        let whole = |most: u32| most - most % sectors;
+        let whole = |most: u64| {
+            let most = u32::try_from(most / SECTOR_BYTES).unwrap_or(u32::MAX);
+            (most - most % sectors).max(sectors)
+        };
         let physical = self.export.preferred_block_bytes / block;
-        let zeroes = whole(u32::try_from(self.zeroes_bytes / SECTOR_BYTES).unwrap_or(u32::MAX)).max(sectors);
         let config = Config {
             capacity: U64::new(self.export.size / SECTOR_BYTES),
             size_max: U32::new(self.segment_bytes),
@@ -139,10 +148,10 @@ impl Device {
             physical_block_exp: physical.ilog2() as u8,
             min_io_size: U16::new(physical as u16),
             num_queues: U16::new(VRINGS_MAX as u16),
-            max_discard_sectors: U32::new(whole(u32::MAX)),
-            max_discard_seg: U32::new(DISCARD_RANGES_MAX as u32),
+            max_discard_sectors: U32::new(whole(self.range_bytes)),
+            max_discard_seg: U32::new(self.ranges_max),
             discard_sector_alignment: U32::new(sectors),
-            max_write_zeroes_sectors: U32::new(zeroes),
+            max_write_zeroes_sectors: U32::new(whole(self.zeroes_bytes)),
             max_write_zeroes_seg: U32::new(1),
             write_zeroes_may_unmap: 1,
             ..Config::default()

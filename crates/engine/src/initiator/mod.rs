@@ -106,7 +106,7 @@ mod tls_keys;
 mod volume;
 
 pub use concat_key::ConcatKey;
-pub use controller::{AdminReply, Controller, DiscoveryRecords, Extent, NamespaceInfo};
+pub use controller::{AdminReply, Controller, DeallocateLimits, DiscoveryRecords, Extent, NamespaceInfo};
 pub use driver::{CommandQueues, Driver};
 pub use error::{InitiatorError, PeerMisbehaved};
 pub use host::HostIdentity;

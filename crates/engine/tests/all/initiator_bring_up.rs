@@ -10,7 +10,8 @@ use nvme::SubmissionEntry;
 use nvme::command::{admin_opcode, io_opcode};
 use nvme::discovery::{AddressFamily, DiscoveryEntry, DiscoveryLogHeader, Nqn, SubsystemType, tcp_security};
 use nvme::fabrics::{Capabilities, PropertyAccess, controller_status, fabrics_type, property};
-use nvme::identify::{Cns, IdentifyControllerNvm};
+use nvme::identify::bits::controller_type;
+use nvme::identify::{Cns, IdentifyController, IdentifyControllerNvm};
 use nvme::log_page::LogPageId;
 use zerocopy::IntoBytes;
 
@@ -126,6 +127,59 @@ fn write_zeroes_keep_to_the_limit_of_the_controller() {
         next += u64::from(blocks);
     }
     assert_eq!(next, (start + length) / u64::from(BLOCK));
+}
+
+#[test]
+fn deallocations_keep_to_the_limit_of_the_controller() {
+    /// DMRSL, in blocks.
+    const LIMIT_BLOCKS: u32 = 100;
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let (address, thread) = controller(2, move |queue_id, entry| {
+        if queue_id > 0 && entry.opcode == io_opcode::DATASET_MANAGEMENT {
+            assert_eq!(entry.cdw10.get(), 0, "one range");
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        let cns = Cns(entry.cdw10.get() as u8);
+        if queue_id > 0 || entry.opcode != admin_opcode::IDENTIFY || cns != Cns::COMMAND_SET_CONTROLLER {
+            return None;
+        }
+        let mut limits = IdentifyControllerNvm::default();
+        limits.dataset_management_ranges_limit = 1;
+        limits.dataset_management_range_size_limit = LIMIT_BLOCKS.into();
+        data(limits.as_bytes())
+    });
+    let controller = Controller::connect(options(address)).unwrap();
+    let limits = controller.deallocate_limits();
+    assert_eq!((limits.ranges, limits.range_blocks), (1, LIMIT_BLOCKS));
+    let volume = Volume::on_controller(&controller, 1).unwrap();
+    volume.deallocate(0, u64::from((6 * LIMIT_BLOCKS + 1) * BLOCK)).unwrap();
+    drop(volume);
+    controller.disconnect().unwrap();
+    thread.join().unwrap();
+    assert_eq!(count.load(Ordering::Relaxed), 7, "six of the greatest length, and a rest");
+}
+
+#[test]
+fn a_queue_has_no_more_entries_than_the_controller_takes_commands() {
+    for (taken_max, entries) in [(0_u16, 128), (32, 32), (1, 2), (1024, 128)] {
+        let (address, thread) = controller(1, move |_, entry| {
+            let cns = Cns(entry.cdw10.get() as u8);
+            if entry.opcode != admin_opcode::IDENTIFY || cns != Cns::CONTROLLER {
+                return None;
+            }
+            let mut identify = IdentifyController::default();
+            identify.controller_type = controller_type::IO;
+            identify.max_outstanding_commands = taken_max.into();
+            identify.io_command_capsule_size = 4.into();
+            identify.io_response_capsule_size = 1.into();
+            data(identify.as_bytes())
+        });
+        let controller = Controller::connect(options(address)).unwrap();
+        assert_eq!(controller.queue_options(1).entries, entries, "MAXCMD {taken_max}");
+        controller.disconnect().unwrap();
+        thread.join().unwrap();
+    }
 }
 
 /// Discovery log of this generation with one entry, whose port is the generation's number, and which has this SECTYPE.

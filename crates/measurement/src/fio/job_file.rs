@@ -12,6 +12,8 @@ use crate::spec::fio_numbers::flag;
 
 /// Jobs of one file: more than anybody writes by hand.
 const JOBS_MAX: usize = 1024;
+/// Beginning of the names of global sections: fio looks no further, and takes `[global-write]` for one.
+const GLOBAL: &str = "global";
 
 /// A file, understood.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +82,7 @@ impl fmt::Display for Job {
     /// Writes the job as a section of a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A name that would end the section's line early, or make another section of it, is given as an option.
-        if self.name.contains(']') || self.name == "global" {
+        if self.name.contains(']') || self.name.starts_with(GLOBAL) {
             writeln!(f, "[job]\nname={}", self.name)?;
         } else {
             writeln!(f, "[{}]", self.name)?;
@@ -207,7 +209,7 @@ impl Reader {
             return Err(format!("there are more than {JOBS_MAX} jobs"));
         }
         let mut section = self.global.clone();
-        section.is_job = name != "global";
+        section.is_job = !name.starts_with(GLOBAL);
         if section.is_job {
             section.job.name = name.to_owned();
             section.job.line = number;

@@ -63,6 +63,14 @@ fn sections_comments_and_spaces_are_fios() {
 }
 
 #[test]
+fn a_section_whose_name_begins_with_global_is_no_job() {
+    let file = read("[global_writes]\nrw=write\n[globals]\nbs=8k\n[one]\nname=global one\n").unwrap();
+    let [job] = &file.jobs[..] else { panic!("one job: {:?}", file.jobs) };
+    assert_eq!((job.name.as_str(), job.options.bs), ("global one", Some(Size(8192))));
+    assert_eq!(read(&job.to_string()).unwrap().jobs[0].name, "global one", "it is a job where it is written");
+}
+
+#[test]
 fn what_is_not_done_is_named_with_its_line() {
     let text = "[a]\nrw=randread\nbssplit=4k/50:8k/50\niodepth=8\n[b]\nrw=randrw\nrate_iops=100\n";
     let file = read(text).unwrap();

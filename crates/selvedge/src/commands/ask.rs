@@ -31,8 +31,14 @@ impl<T> Serialize for Answer<'_, T> {
 
 impl<T: fmt::Display> fmt::Display for Answer<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text.fmt(f)
+        f.write_str(&plain(&self.text.to_string()))
     }
+}
+
+/// Text without characters that steer a terminal: paths, models and reasons are those of all who may change the target.
+fn plain(text: &str) -> String {
+    let plain = |letter: char| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter };
+    text.chars().map(plain).collect()
 }
 
 /// Prints an answer.
@@ -43,7 +49,7 @@ pub(super) fn tell(flags: &ControlFlags, text: impl fmt::Display, json: &Value) 
 /// Prints that a change is made.
 pub(super) fn done(flags: &ControlFlags, what: impl fmt::Display, json: &Value) -> Result<(), Failure> {
     match flags.output.output_format {
-        OutputFormat::Normal => report::print(format!("{what}\n")),
+        OutputFormat::Normal => report::print(plain(&format!("{what}\n"))),
         OutputFormat::Json => report::print_json(json),
     }
 }
@@ -60,4 +66,15 @@ pub(super) fn cell(value: &Value, name: &str) -> String {
 /// The items of a list in an answer.
 pub(super) fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_others_do_not_steer_the_terminal() {
+        let answer = Answer { text: "file /disks/\u{1b}[2J\u{9b}1m\rµ\n", json: &Value::Null };
+        assert_eq!(answer.to_string(), "file /disks/\u{fffd}[2J\u{fffd}1m\u{fffd}µ\n");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use engine::address::{HostAddress, NetAddress};
+use engine::address::NetAddress;
 use engine::initiator::{Controller, NamespaceInfo};
 use nvme::discovery::Nqn;
 use nvme::identify::ascii;
@@ -10,20 +10,23 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::config::connection::Connection;
-use crate::discovery;
+use crate::discovery::{self, Shown};
 use crate::failure::Failure;
 use crate::flags::look::ListFlags;
 use crate::report;
 use crate::report::table::{Side, Table};
 use crate::spec::size::Size;
 
+/// Ports of a subsystem that are tried before it counts as one without an answer.
+const PORTS_MAX: usize = 8;
+
 /// Prints the list. The error of a subsystem without an answer goes to stderr, and the command fails at the end.
 pub(super) fn run(flags: &ListFlags) -> Result<(), Failure> {
     let connection = Connection::one(&flags.connection)?;
     let mut list = List { namespaces: Vec::new() };
     let mut failed = Vec::new();
-    for (connection, nqn) in subsystems(&connection, flags.nqn.as_ref())? {
-        match namespaces(&connection, &nqn) {
+    for (nqn, connections) in subsystems(&connection, flags.nqn.as_ref())? {
+        match at_any(&connections, &nqn) {
             Ok(found) => list.namespaces.extend(found),
             Err(failure) => failed.push((nqn, failure)),
         }
@@ -39,28 +42,36 @@ pub(super) fn run(flags: &ListFlags) -> Result<(), Failure> {
     Err(Failure::failed(format!("{} of the subsystems did not answer; {nqn}: {reason}", failed.len())))
 }
 
-/// Returns the subsystems to list, with their addresses.
-fn subsystems(connection: &Connection, nqn: Option<&Nqn>) -> Result<Vec<(Connection, Nqn)>, Failure> {
+/// Returns the subsystems to list, each with its addresses in the order in which to try them.
+fn subsystems(connection: &Connection, nqn: Option<&Nqn>) -> Result<Vec<(Nqn, Vec<Connection>)>, Failure> {
     if let Some(nqn) = nqn {
-        return Ok(vec![(connection.clone(), nqn.clone())]);
+        return Ok(vec![(nqn.clone(), vec![connection.clone()])]);
     }
-    let log = discovery::read(connection)?;
-    let mut found: Vec<(Connection, Nqn)> = Vec::new();
-    for record in log.records.iter().filter(|record| record.is_tcp_subsystem) {
-        let Ok(nqn) = Nqn::new(&record.subnqn) else { continue };
+    let mut found: Vec<(Nqn, Vec<Connection>)> = Vec::new();
+    for Shown { nqn, connection: shown, .. } in discovery::shown(connection)? {
         // A subsystem with several ports is one subsystem: the port that answered us is the one to prefer.
-        let address = HostAddress::of_record(&record.traddr, &record.trsvcid, connection.address);
-        let address = address.map_err(Failure::failed)?;
-        match found.iter_mut().find(|(_, other)| *other == nqn) {
-            Some(known) if address == connection.address => known.0 = connection.clone(),
-            Some(_) => {}
-            None => found.push((connection.at(address), nqn)),
+        match found.iter_mut().find(|(other, _)| *other == nqn) {
+            Some((_, ports)) if shown.address == connection.address => ports.insert(0, shown),
+            Some((_, ports)) => ports.push(shown),
+            None => found.push((nqn, vec![shown])),
         }
     }
     if found.is_empty() {
         return Err(discovery::none(connection));
     }
     Ok(found)
+}
+
+/// Returns the namespaces that the first port shows to which a connection succeeds, or the failure of the first port.
+fn at_any(connections: &[Connection], nqn: &Nqn) -> Result<Vec<Row>, Failure> {
+    let mut first = None;
+    for connection in connections.iter().take(PORTS_MAX) {
+        match namespaces(connection, nqn) {
+            Ok(found) => return Ok(found),
+            Err(failure) => first = first.or(Some(failure)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Failure::failed(format!("{nqn} has no address"))))
 }
 
 fn namespaces(connection: &Connection, nqn: &Nqn) -> Result<Vec<Row>, Failure> {

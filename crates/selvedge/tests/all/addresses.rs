@@ -142,6 +142,49 @@ fn what_is_shown_can_be_written() {
 }
 
 #[test]
+fn a_discovery_log_is_followed_beside_records_of_no_use() {
+    let other = "nqn.2026-01.org.example:referred";
+    let testbed = Testbed::new(&[]);
+    let referred = Serving::controlled("none", &["-s", "0", "-n", other, "--namespace", "memory:1m"]);
+    let first = format!("127.0.0.1:{}", testbed.serving.port);
+    let second = format!("127.0.0.1:{}", referred.port);
+    // A link-local address belongs to no interface here, and nothing listens on port 1.
+    for line in [
+        &["listener", "add", "127.0.0.1:0", "--advertise", "fe80::1"][..],
+        &["referral", "add", "127.0.0.1:1"],
+        &["referral", "add", &first],
+        &["referral", "add", &second],
+    ] {
+        let output = testbed.ask(line);
+        assert!(output.status.success(), "{line:?}: {}", stderr(&output));
+    }
+    for (line, rows) in [
+        (&["list", "-a", &first, "-o", "json"][..], "namespaces"),
+        (&["connect", "-a", &first, "--dry-run", "-o", "json"], "connections"),
+    ] {
+        let output = selvedge(line);
+        let said = stderr(&output);
+        assert!(said.contains("fe80::1") && said.contains("Connection refused"), "{line:?}: {said}");
+        let printed = json_of(&output);
+        let found: Vec<&str> =
+            printed[rows].as_array().unwrap().iter().map(|row| row["nqn"].as_str().unwrap()).collect();
+        assert_eq!(found, [NQN, other], "{line:?}");
+    }
+}
+
+#[test]
+fn a_subsystem_is_listed_by_the_port_that_can_be_reached() {
+    // Nothing listens at the address that the first port is known by.
+    let testbed = Testbed::new(&["--advertise", "127.0.0.9"]);
+    let asked = format!("127.0.0.1:{}", testbed.serving.port);
+    let line = ["list", "-a", &asked, "-o", "json"];
+    let said = stderr(&selvedge(&line));
+    assert!(said.contains("127.0.0.9") && said.contains("Connection refused"), "{said}");
+    let added = json_of(&testbed.ask(&["listener", "add", "127.0.0.2:0", "-o", "json"]));
+    assert_eq!(json_of(&selvedge(&line))["namespaces"][0]["address"], added["address"]);
+}
+
+#[test]
 fn addresses_that_mean_nothing_are_refused() {
     let testbed = Testbed::new(&[]);
     for (line, reason) in [

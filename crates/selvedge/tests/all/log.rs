@@ -1,11 +1,16 @@
-//! The log of a target: as JSON, at a level that is changed while it runs, and never anything but a level.
+//! The log of a target: as JSON, at a level that is changed while it runs, and never anything but a level; and a reason
+//! that hosts do not show.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
+use nvme::Status;
+use nvme::reservation::{PersistenceChange, RegisterAction};
 use serde_json::Value;
 
-use crate::serving::{Ended, json, selvedge, stderr};
+use crate::raw_host::{self, assert_status};
+use crate::reservation_party::Party;
+use crate::serving::{Ended, Serving, json, selvedge, stderr};
 
 #[test]
 fn the_level_changes_while_it_runs() {
@@ -44,4 +49,18 @@ fn a_wrong_level_is_a_wrong_command_line() {
     let output = selvedge(&["serve", "--log-level", "loud", "--namespace", "null:1m"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("`loud` is not a log level"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_registration_that_cannot_be_kept_is_logged_with_the_remedy() {
+    let arguments = ["-s", "0", "-n", raw_host::NQN, "--namespace", "memory:1m"];
+    let mut serving = Serving::controlled("none", &arguments);
+    let address = format!("127.0.0.1:{}", serving.port).parse().expect("an address");
+    let mut linux = Party::connect(address, 1);
+    let (keys, persist) = ((0, linux.key), PersistenceChange::PersistThroughPowerLoss);
+    let status = linux.register_with(1, RegisterAction::Register, keys, persist);
+    assert_status(status, Status::INVALID_FIELD, "there is no place to keep it");
+    let logged = serving.lines_until("Refused a registration");
+    let line = logged.last().expect("that one");
+    assert!(line.contains("WARN") && line.contains("host-1") && line.contains("--state-dir"), "{line}");
 }

@@ -1,6 +1,7 @@
 //! Where viewers and the one thread that samples meet: who looks, what they are sent, and the hour that is kept. It knows
 //! no target: what is sampled comes from outside.
 
+use std::cmp::Reverse;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -9,6 +10,7 @@ use std::time::Instant;
 use hyper::body::Bytes;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use super::super::access::Identity;
 use super::super::limits::{LIVE_HISTORY_STEP, LIVE_LINGER, LIVE_TICK, VIEWER_EVENTS_MAX, VIEWERS_MAX};
 use super::super::refusal::Refusal;
 use super::history::History;
@@ -30,7 +32,8 @@ pub(in crate::control) struct Hub {
 
 #[derive(Debug, Default)]
 struct State {
-    viewers: Vec<Sender<Message>>,
+    /// Each with the caller that looks, in the order of their coming.
+    viewers: Vec<(Identity, Sender<Message>)>,
     /// Set when a viewer has come that has no roster yet.
     wants_roster: bool,
     history: History,
@@ -57,14 +60,16 @@ pub(super) enum Next {
 }
 
 impl Hub {
-    /// A place among the viewers. `start` starts the thread that samples, where there is none, with its number.
+    /// A place among the viewers, for this caller. `start` starts the thread that samples, where there is none, with its
+    /// number.
     pub(super) fn enter(
         &self,
+        caller: &Identity,
         start: impl FnOnce(u64) -> io::Result<JoinHandle<()>>,
     ) -> Result<Receiver<Message>, Refusal> {
         let mut state = self.lock();
         state.forget_those_who_left();
-        if state.viewers.len() >= VIEWERS_MAX {
+        if state.viewers.len() >= VIEWERS_MAX && !state.make_room(caller) {
             let refusal = Refusal::new(503, format!("{VIEWERS_MAX} viewers look at this target already"));
             return Err(refusal.hint("close one of them"));
         }
@@ -81,7 +86,7 @@ impl Hub {
             state.is_running = true;
         }
         let (sender, receiver) = channel(VIEWER_EVENTS_MAX);
-        state.viewers.push(sender);
+        state.viewers.push((caller.clone(), sender));
         (state.wants_roster, state.left) = (true, None);
         self.changed.notify_all();
         Ok(receiver)
@@ -117,7 +122,7 @@ impl Hub {
 
     /// Sends all viewers this. One that does not read misses it: nothing is kept for anybody.
     pub(super) fn send(&self, message: &Message) {
-        for viewer in &self.lock().viewers {
+        for (_, viewer) in &self.lock().viewers {
             // Viewers that have left are removed before the next sample.
             let _ = viewer.try_send(message.clone());
         }
@@ -179,7 +184,19 @@ impl Hub {
 
 impl State {
     fn forget_those_who_left(&mut self) {
-        self.viewers.retain(|viewer| !viewer.is_closed());
+        self.viewers.retain(|(_, viewer)| !viewer.is_closed());
+    }
+
+    /// Ends the oldest stream of the caller that has the most, if this one still has fewer with another; false otherwise.
+    fn make_room(&mut self, caller: &Identity) -> bool {
+        let held = |by: &Identity| self.viewers.iter().filter(|(holder, _)| holder == by).count();
+        let places = self.viewers.iter().enumerate().map(|(at, (holder, _))| (held(holder), Reverse(at)));
+        let Some((most, Reverse(oldest))) = places.max() else { return false };
+        let is_fairer = held(caller) + 1 < most;
+        if is_fairer {
+            self.viewers.remove(oldest);
+        }
+        is_fairer
     }
 }
 

@@ -22,7 +22,8 @@ pub(in crate::control) fn watch(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         ));
     }
     let administration: &Arc<_> = ask.administration;
-    let messages = administration.live().enter(|round| sampler::start(administration, round))?;
+    let start = |round| sampler::start(administration, round);
+    let messages = administration.live().enter(&ask.caller.identity, start)?;
     Ok(Answer::stream(Viewer::new(messages, once)))
 }
 

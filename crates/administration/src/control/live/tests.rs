@@ -15,8 +15,9 @@ use engine::target::{
 use hyper::body::Bytes;
 use prerequisite::{patience, wait_until};
 use serde_json::Value;
+use tokio::sync::mpsc::error::TryRecvError;
 
-use super::super::access::Access;
+use super::super::access::{Access, Identity};
 use super::super::administration::Administration;
 use super::super::fingerprint::Fingerprint;
 use super::super::limits::{
@@ -241,6 +242,23 @@ fn only_a_few_look_at_a_time() {
 }
 
 #[test]
+fn a_caller_with_all_places_leaves_half_of_them_to_another() {
+    let hub = Hub::default();
+    let start = |_| std::thread::Builder::new().spawn(|| {});
+    let [many, other] = ["many", "other"].map(|name| Identity::Token(name.to_owned()));
+    let mut of_many: Vec<_> = (0..VIEWERS_MAX).map(|_| hub.enter(&many, start).unwrap()).collect();
+    assert!(hub.enter(&many, start).is_err(), "all places are its own");
+    let _of_other: Vec<_> = (0..VIEWERS_MAX / 2).map(|_| hub.enter(&other, start).unwrap()).collect();
+    assert!(hub.enter(&other, start).is_err() && hub.enter(&many, start).is_err(), "both have as many");
+    let ended: Vec<bool> = of_many
+        .iter_mut()
+        .map(|viewer| viewer.try_recv().err() == Some(TryRecvError::Disconnected))
+        .collect();
+    let oldest: Vec<bool> = (0..VIEWERS_MAX).map(|at| at < VIEWERS_MAX / 2).collect();
+    assert_eq!(ended, oldest);
+}
+
+#[test]
 fn a_stream_ends_in_order_with_its_server_and_so_does_sampling() {
     let testbed = Testbed::new();
     let (mut stream, _) = testbed.begin("/v1/live", "read");
@@ -270,8 +288,9 @@ fn sampling_begins_again_with_the_next_viewer() {
 fn a_viewer_that_never_reads_costs_a_few_events_and_delays_no_other() {
     let hub = Hub::default();
     let start = |_| std::thread::Builder::new().spawn(|| {});
-    let silent = hub.enter(start).unwrap();
-    let mut reader = hub.enter(start).unwrap();
+    let caller = Identity::Token("read".to_owned());
+    let silent = hub.enter(&caller, start).unwrap();
+    let mut reader = hub.enter(&caller, start).unwrap();
     for number in 0..1000 {
         hub.send(&Message::Tick(Bytes::from(format!("{number}"))));
         let Ok(Message::Tick(bytes)) = reader.try_recv() else { panic!("it is sent each") };
@@ -287,7 +306,7 @@ fn a_viewer_that_never_reads_costs_a_few_events_and_delays_no_other() {
     hub.rest();
     assert_eq!(hub.wait(1, None), Next::End);
     // A viewer that comes while that thread ends has another.
-    let mut later = hub.enter(start).unwrap();
+    let mut later = hub.enter(&caller, start).unwrap();
     assert_eq!(hub.wait(3, None), Next::Tick { wants_roster: true });
     hub.send(&Message::Tick(Bytes::new()));
     assert!(later.try_recv().is_ok());

@@ -13,6 +13,7 @@ use nvme::identify::{Cns, CommandSet, IDENTIFY_BYTES, IdentifyControllerNvm, Ide
 use zerocopy::FromBytes;
 
 use super::admin::{AdminReply, AdminThread};
+use super::deallocate_limits::DeallocateLimits;
 use crate::initiator::InitiatorError;
 use crate::limits::{BUFFER_LENGTH_MIN, SHUTDOWN_TIMEOUT_MS};
 use crate::ring::{self, thread};
@@ -172,20 +173,23 @@ impl BringUp<'_> {
         Ok(())
     }
 
-    /// The most bytes of one Write Zeroes (WZSL), from Identify Controller of the NVM command set. Older
-    /// controllers have no such thing.
-    pub(super) fn write_zeroes_length_max(
+    /// The most bytes of one Write Zeroes (WZSL), and the limits of Dataset Management, from Identify Controller of the NVM
+    /// command set. Older controllers have no such thing.
+    pub(super) fn command_limits(
         &self,
         capabilities: Capabilities,
-    ) -> Result<Option<u64>, InitiatorError> {
+    ) -> Result<(Option<u64>, DeallocateLimits), InitiatorError> {
         let mut request = IdentifyRequest::new(Cns::COMMAND_SET_CONTROLLER);
         request.command_set = CommandSet::NVM;
         let reply = self.identify_bytes(request, 0)?;
         let limits =
             IdentifyControllerNvm::read_from_bytes(&reply.data).ok().filter(|_| reply.status.is_success());
-        let exponent = limits.map_or(0, |limits| u32::from(limits.write_zeroes_size_limit));
+        let Some(limits) = limits else { return Ok((None, DeallocateLimits::NONE)) };
+        let exponent = u32::from(limits.write_zeroes_size_limit);
         let page = page_length_min(capabilities) as u64;
-        Ok(if exponent == 0 { None } else { page.checked_shl(exponent).filter(|length| *length >= page) })
+        let zeroes =
+            if exponent == 0 { None } else { page.checked_shl(exponent).filter(|length| *length >= page) };
+        Ok((zeroes, DeallocateLimits::of(&limits)))
     }
 
     /// Shuts the controller down in the normal way, and waits until it says that it is done.

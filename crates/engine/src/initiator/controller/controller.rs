@@ -19,6 +19,7 @@ use zerocopy::FromBytes;
 
 use super::admin::{AdminReply, AdminThread, Began};
 use super::bring_up::{BringUp, page_length_min};
+use super::deallocate_limits::DeallocateLimits;
 use crate::initiator::{ConcatKey, ConnectOptions, InitiatorError, QueueOptions};
 use crate::limits::{
     ASYNC_EVENTS_MAX, BUFFER_LENGTH_MAX, IN_CAPSULE_LENGTH_MAX, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX,
@@ -43,6 +44,7 @@ struct Inner {
     io_queues: u16,
     /// Bytes one Write Zeroes may clear, from the NVM command set's limits; `None` for no limit of its own.
     write_zeroes_length_max: Option<u64>,
+    deallocate_limits: DeallocateLimits,
     shut_down: AtomicBool,
 }
 
@@ -82,8 +84,8 @@ impl Controller {
             keep_alive_ms: options.keep_alive_ms,
             takes_key_updates: identify.takes_key_updates(),
         });
-        let write_zeroes_length_max =
-            if is_io { bring_up.write_zeroes_length_max(capabilities)? } else { None };
+        let (write_zeroes_length_max, deallocate_limits) =
+            if is_io { bring_up.command_limits(capabilities)? } else { (None, DeallocateLimits::NONE) };
         Ok(Controller(Arc::new(Inner {
             options,
             concat,
@@ -93,6 +95,7 @@ impl Controller {
             identify,
             io_queues,
             write_zeroes_length_max,
+            deallocate_limits,
             shut_down: AtomicBool::new(false),
             admin,
         })))
@@ -149,10 +152,18 @@ impl Controller {
         self.0.write_zeroes_length_max
     }
 
+    /// Limits of Dataset Management (DMRSL, DMRL, DMSL).
+    pub fn deallocate_limits(&self) -> DeallocateLimits {
+        self.0.deallocate_limits
+    }
+
     /// Options for I/O queue `queue_id`, on any thread.
     pub fn queue_options(&self, queue_id: u16) -> QueueOptions {
         let Inner { options, concat, capabilities, identify, .. } = &*self.0;
-        let entries_max = capabilities.queue_entries_max().min(u32::from(QUEUE_ENTRIES_MAX)) as u16;
+        // Zero is from a controller that does not say how many commands it takes (MAXCMD).
+        let taken_max = Some(identify.max_outstanding_commands.get()).filter(|most| *most > 0);
+        let entries_max = taken_max.unwrap_or(QUEUE_ENTRIES_MAX).min(QUEUE_ENTRIES_MAX);
+        let entries_max = capabilities.queue_entries_max().min(u32::from(entries_max)) as u16;
         let capsule = u64::from(identify.io_command_capsule_size.get()) * 16;
         // Data that does not begin right behind the entry is not known to anybody's capsules.
         let has_offset = identify.in_capsule_data_offset.get() != 0;

@@ -5,11 +5,13 @@ mod admin;
 mod allocation;
 mod bring_up;
 mod controller;
+mod deallocate_limits;
 mod discovery;
 mod identify;
 
 pub use admin::AdminReply;
 pub use allocation::Extent;
 pub use controller::Controller;
+pub use deallocate_limits::DeallocateLimits;
 pub use discovery::DiscoveryRecords;
 pub use identify::NamespaceInfo;

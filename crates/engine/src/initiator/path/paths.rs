@@ -12,7 +12,7 @@ use super::quiescing::Of;
 use super::shared::{Shared, lock};
 use super::stage::StageLatencies;
 use super::{ControllerRecord, IoPolicy, PathOptions, monitor, quiesce};
-use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
+use crate::initiator::{Controller, DeallocateLimits, InitiatorError, NamespaceInfo};
 use crate::limits::PATHS_MAX;
 use crate::ring;
 use crate::ring::thread::{self, JoinHandle};
@@ -123,6 +123,11 @@ impl Paths {
     /// The most bytes that one Write Zeroes may clear on any path; `u64::MAX` when only the block count limits it.
     pub fn write_zeroes_length_max(&self) -> u64 {
         self.shared.length_limits().1
+    }
+
+    /// Limits of Dataset Management that all paths keep. They fall when a path joins whose controller takes less.
+    pub fn deallocate_limits(&self) -> DeallocateLimits {
+        self.shared.deallocate_limits()
     }
 
     /// The optional commands (ONCS) that the controllers of all live paths have. While there is none, those that were known last:

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::PathOptions;
@@ -15,7 +15,7 @@ use super::path::Path;
 use super::quiescing::Quiescing;
 use super::sample;
 use super::stage::StageLatencies;
-use crate::initiator::{Controller, InitiatorError, NamespaceInfo};
+use crate::initiator::{Controller, DeallocateLimits, InitiatorError, NamespaceInfo};
 use crate::ring::{self, EventCount, Moment, Waker};
 
 /// Other paths that are asked about one that joins, where the first ones do not answer.
@@ -49,6 +49,9 @@ pub(super) struct Shared {
     /// The most bytes of one command, and of one Write Zeroes, that every path has taken that was ever connected.
     transfer_length_max: AtomicUsize,
     write_zeroes_length_max: AtomicU64,
+    /// The most blocks of one range, and the most ranges, of a Dataset Management that all of them take.
+    range_blocks_max: AtomicU32,
+    ranges_max: AtomicU16,
     /// Optional commands (ONCS) that all live paths had when it was looked at last.
     optional_nvm_commands: AtomicU16,
     /// Taken while a path is looked at that is to join the others.
@@ -78,6 +81,8 @@ impl Shared {
             size_bytes: AtomicU64::new(0),
             transfer_length_max: AtomicUsize::new(usize::MAX),
             write_zeroes_length_max: AtomicU64::new(u64::MAX),
+            range_blocks_max: AtomicU32::new(DeallocateLimits::NONE.range_blocks),
+            ranges_max: AtomicU16::new(DeallocateLimits::NONE.ranges),
             optional_nvm_commands: AtomicU16::new(0),
             join_lock: JoinLock::new(event_count),
             quiescing: Mutex::new(Vec::new()),
@@ -204,6 +209,9 @@ impl Shared {
         self.transfer_length_max.fetch_min(controller.transfer_length_max(), Ordering::Relaxed);
         let zeroes_max = controller.write_zeroes_length_max().unwrap_or(u64::MAX);
         self.write_zeroes_length_max.fetch_min(zeroes_max, Ordering::Relaxed);
+        let DeallocateLimits { range_blocks, ranges } = controller.deallocate_limits();
+        self.range_blocks_max.fetch_min(range_blocks, Ordering::Relaxed);
+        self.ranges_max.fetch_min(ranges, Ordering::Relaxed);
         self.size_bytes.store(namespace.size_bytes(), Ordering::Relaxed);
         *lock(&self.found) = Some(Found { identity, namespace: namespace.clone(), address });
         Ok(())
@@ -213,6 +221,14 @@ impl Shared {
     pub(super) fn length_limits(&self) -> (usize, u64) {
         let transfer = self.transfer_length_max.load(Ordering::Relaxed);
         (transfer, self.write_zeroes_length_max.load(Ordering::Relaxed))
+    }
+
+    /// Limits of Dataset Management for any path.
+    pub(super) fn deallocate_limits(&self) -> DeallocateLimits {
+        DeallocateLimits {
+            range_blocks: self.range_blocks_max.load(Ordering::Relaxed),
+            ranges: self.ranges_max.load(Ordering::Relaxed),
+        }
     }
 
     /// Looks whether `controller`, of path `index`, leads to the same disk as the paths that are

@@ -25,8 +25,6 @@ use crate::ring::{Buffer, BufferPool, core};
 /// Bytes of one command of a large request: enough to keep a link busy, few enough to use all paths. A simulation's
 /// volumes are small, and are to be split all the same.
 const PIECE_LENGTH: u64 = if cfg!(feature = "simulation") { 8 << 10 } else { 256 << 10 };
-/// Blocks of one range of a deallocation (LLB).
-const RANGE_BLOCKS_MAX: u64 = u32::MAX as u64;
 
 /// A namespace to be awaited: the same as a [`Volume`](super::Volume), with futures that need no particular executor. Clones
 /// are the same volume, for any thread or task; when the last is gone, its connections are closed in order.
@@ -275,7 +273,7 @@ impl AsyncVolume {
             buffer.copy_from_slice(&range);
             (command.encode(self.0.reachable.nsid), Data::Send(buffer))
         };
-        self.run("Dataset Management", length, RANGE_BLOCKS_MAX * block, make, |_, _| ()).await
+        self.run("Dataset Management", length, self.0.reachable.range_length_max(), make, |_, _| ()).await
     }
 
     async fn send(

@@ -97,6 +97,15 @@ impl Reachable {
         })
     }
 
+    /// The most bytes of one range that is deallocated.
+    pub(super) fn range_length_max(&self) -> u64 {
+        let limits = match &self.route {
+            Route::Paths(paths) => paths.deallocate_limits(),
+            Route::Controller(controller, _) => controller.deallocate_limits(),
+        };
+        u64::from(limits.range_blocks) * u64::from(self.block_size)
+    }
+
     /// The most bytes of one command up to `length`, in whole blocks.
     pub(super) fn whole_blocks(&self, length: u64) -> u64 {
         let block = u64::from(self.block_size);

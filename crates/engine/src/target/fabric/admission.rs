@@ -294,6 +294,8 @@ pub(crate) struct Refusals {
     without_room: Seldom,
     /// Failures to accept a connection.
     unaccepted: Seldom,
+    /// Registrations that are to persist, where nothing is kept.
+    unkept: Seldom,
 }
 
 impl Refusals {
@@ -345,6 +347,11 @@ impl Refusals {
     /// Counts a failure to accept a connection; the number if it is one to be logged.
     pub(crate) fn count_unaccepted(&self) -> Option<u64> {
         self.unaccepted.count_to_log(ring::now())
+    }
+
+    /// Counts a registration that is to persist where nothing is kept; the number if it is one to be logged.
+    pub(crate) fn count_unkept(&self) -> Option<u64> {
+        self.unkept.count_to_log(ring::now())
     }
 
     /// Counts a controller whose keep alive timer ran out.

@@ -168,6 +168,9 @@ impl Commands {
         if asks_for_protection(entry) {
             ctx.seen.note(Peculiarity::ProtectionInformation);
         }
+        if checked.work.is_long_zeroing() {
+            ctx.seen.note(Peculiarity::LongWriteZeroes);
+        }
         let namespace = &*attachment.namespace;
         if let (Work::Read { range } | Work::Write { range, .. }, Backend::Memory(memory)) =
             (checked.work, &*namespace.backend)

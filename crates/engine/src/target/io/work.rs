@@ -108,6 +108,12 @@ impl Work {
         }
     }
 
+    /// True if the command makes more zeroes than the controller tells hosts that one should (WZSL): it is done all the same, in
+    /// pieces.
+    pub(super) const fn is_long_zeroing(&self) -> bool {
+        matches!(self, Self::Zero { range, .. } if range.length > WRITE_ZEROES_LENGTH_MAX)
+    }
+
     /// True if the command may change blocks in `range`.
     pub(crate) const fn may_write(&self, range: &ByteRange) -> bool {
         match self {
@@ -206,9 +212,6 @@ fn work_of(command: &IoCommand, namespace: &Namespace) -> Result<(Work, u64), St
         IoCommand::Flush => (Work::Flush, 0),
         IoCommand::WriteZeroes { start, blocks, force_unit_access, deallocate } => {
             let range = range(start, blocks)?;
-            if range.length > WRITE_ZEROES_LENGTH_MAX {
-                return Err(invalid);
-            }
             let method = match &*namespace.backend {
                 Backend::Device(device) => device.zero_method(deallocate),
                 _ => ZeroMethod::Write,

@@ -190,10 +190,9 @@ fn do_command(
     if let IoCommand::ReservationReport { extended, .. } = *command {
         return Ok((Outcome::default(), report(fabric, controller, namespace, extended)?));
     }
-    let keeps = fabric.keeps_reservations();
     let decide = |state: &mut Reservations| {
         check_served(fabric, namespace)?;
-        let outcome = execute(state, controller, command, data, keeps)?;
+        let outcome = execute(state, fabric, controller, command, data)?;
         if namespace.shared_reservations().is_some() {
             shared_reservations::check_abort(fabric.clusters(), &outcome)?;
         }
@@ -217,17 +216,17 @@ fn do_command(
 
 fn execute(
     state: &mut Reservations,
+    fabric: &Fabric,
     controller: &Controller,
     command: &IoCommand,
     data: &[u8],
-    keeps: bool,
 ) -> Result<Outcome, Status> {
     let short = Status::DATA_SGL_LENGTH_INVALID.do_not_retry();
     let host = &controller.host;
     match *command {
         IoCommand::ReservationRegister { action, ignore_existing_key, persistence } => {
-            if persistence == PersistenceChange::PersistThroughPowerLoss && !keeps {
-                return Err(Status::INVALID_FIELD.do_not_retry());
+            if persistence == PersistenceChange::PersistThroughPowerLoss {
+                check_keeps(fabric, controller)?;
             }
             let (data, _) = RegisterData::read_from_prefix(data).map_err(|_| short)?;
             let (current_key, new_key) = (data.current_key.get(), data.new_key.get());
@@ -248,6 +247,25 @@ fn execute(
         }
         _ => Err(Status::INVALID_OPCODE.do_not_retry()),
     }
+}
+
+/// Sees that a registration that is to persist can be kept. Linux has no other kind, and shows the status as `EINVAL`.
+fn check_keeps(fabric: &Fabric, controller: &Controller) -> Result<(), Status> {
+    if fabric.keeps_reservations() {
+        return Ok(());
+    }
+    if let Some(times) = fabric.refusals.count_unkept() {
+        let (host, subsystem) = (&controller.host.nqn, &controller.subsystem.nqn);
+        tracing::warn!(
+            host,
+            controller = controller.id,
+            subsystem,
+            times,
+            "Refused a registration that persists through power loss, as all of Linux do: the target has no state \
+             directory (--state-dir)"
+        );
+    }
+    Err(Status::INVALID_FIELD.do_not_retry())
 }
 
 fn report(

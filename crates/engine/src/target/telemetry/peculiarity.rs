@@ -38,6 +38,8 @@ pub enum Peculiarity {
     UnsetDataOffset,
     /// A TLS key that was derived in the way of libnvme before 2025, and of Linux' hosts with it.
     CompatTlsKey,
+    /// Write Zeroes of more than the controller says (WZSL).
+    LongWriteZeroes,
 }
 
 const KINDS: usize = Peculiarity::ALL.len();
@@ -47,7 +49,7 @@ const _: () = assert!(KINDS <= u32::BITS as usize);
 
 impl Peculiarity {
     /// All of them, each at the place of its number.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::EmptyDescriptor,
         Self::EmptyHostNqn,
         Self::OddHostNqn,
@@ -63,6 +65,7 @@ impl Peculiarity {
         Self::InterruptFeature,
         Self::UnsetDataOffset,
         Self::CompatTlsKey,
+        Self::LongWriteZeroes,
     ];
 
     /// Name in metrics.
@@ -83,6 +86,7 @@ impl Peculiarity {
             Self::InterruptFeature => "interrupt_feature",
             Self::UnsetDataOffset => "unset_data_offset",
             Self::CompatTlsKey => "compat_tls_key",
+            Self::LongWriteZeroes => "long_write_zeroes",
         }
     }
 }

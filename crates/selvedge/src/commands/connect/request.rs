@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-use engine::address::{HostAddress, NetAddress};
+use engine::address::NetAddress;
 use engine::initiator::ConnectOptions;
 use nvme::discovery::Nqn;
 use uuid::Uuid;
 
 use super::tls::KernelKeys;
 use crate::config::connection::Connection;
-use crate::discovery;
+use crate::discovery::{self, Shown};
 use crate::failure::Failure;
 use crate::flags::connect::ConnectFlags;
 use crate::kernel_initiator::FabricsOptions;
@@ -58,15 +58,11 @@ pub(super) fn requests(flags: &ConnectFlags, connection: &Connection) -> Result<
     if found.is_empty() { Err(discovery::none(connection)) } else { Ok(found) }
 }
 
-/// Returns the subsystems in a discovery log.
+/// Returns the subsystems that a discovery service leads to.
 fn shown_by(connection: &Connection) -> Result<Vec<Request>, Failure> {
     let mut found = Vec::new();
-    for record in discovery::read(connection)?.records.iter().filter(|record| record.is_tcp_subsystem) {
-        let Ok(nqn) = Nqn::new(&record.subnqn) else { continue };
-        let address = HostAddress::of_record(&record.traddr, &record.trsvcid, connection.address);
-        let address = address.map_err(Failure::failed)?;
-        let paths = connection.at(address).paths(&nqn);
-        let requires_tls = record.requires_tls();
+    for Shown { nqn, connection, requires_tls } in discovery::shown(connection)? {
+        let paths = connection.paths(&nqn);
         found.extend(paths.into_iter().map(|path| Request { nqn: nqn.clone(), path, requires_tls }));
     }
     Ok(found)
