@@ -289,10 +289,11 @@ impl Accepting {
                     self.spare = None;
                     let refused = listening.socket.accept().map(drop).map_err(|error| error.kind());
                     self.spare = core::spare_descriptor();
-                    // The system says that it has none also when no connection waits.
-                    if refused != Err(io::ErrorKind::WouldBlock)
-                        && let Some(times) = self.fabric.refusals.count_without_room()
-                    {
+                    // The system says that it has none also when no connection waits. The next one is announced.
+                    if refused == Err(io::ErrorKind::WouldBlock) {
+                        return Ok(());
+                    }
+                    if let Some(times) = self.fabric.refusals.count_without_room() {
                         tracing::warn!(%error, times, "no room for another connection; it is refused");
                     }
                     if refused.is_err() {
