@@ -186,7 +186,7 @@ impl<T: Patched> Patch<T> {
         if self.seen.iter().all(|(name, seen)| is_as_seen(now.get(name), seen)) {
             return Ok(());
         }
-        Err(Refusal::conflict("the configuration was changed at the same moment; try again"))
+        Err(Refusal::changed())
     }
 
     /// Changes `config` as it says.
