@@ -17,11 +17,13 @@ const SUCCESS: &str = "Success";
 pub(super) struct Failed {
     pub(super) errno: i32,
     pub(super) what: String,
+    /// True if another change came first, after which the call may be made again.
+    pub(super) is_outdated: bool,
 }
 
 impl Failed {
     pub(super) fn new(errno: i32, what: impl Into<String>) -> Self {
-        Self { errno, what: what.into() }
+        Self { errno, what: what.into(), is_outdated: false }
     }
 
     /// The same, with what was to be done before what went wrong.

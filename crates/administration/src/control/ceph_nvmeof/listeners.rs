@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::failed::Failed;
 use super::gateway::host_name;
-use super::native::{Native, again, of_subsystem};
+use super::native::{Native, of_subsystem};
 
 /// The port where no other is given.
 pub(super) const SERVICE: u32 = 4420;
@@ -69,10 +69,6 @@ impl GroupListeners {
 }
 
 pub(super) async fn create(native: Native, request: CreateListenerReq) -> Result<ReqStatus, Failed> {
-    again(|| create_once(native.clone(), request.clone())).await
-}
-
-async fn create_once(native: Native, request: CreateListenerReq) -> Result<ReqStatus, Failed> {
     let (traddr, trsvcid) = (&request.traddr, service(request.trsvcid));
     let doing = format!("Failure adding {} listener at {traddr}:{trsvcid}", request.nqn);
     let failed = |failed: Failed| failed.amid(&doing);
@@ -151,7 +147,7 @@ pub(super) async fn listen(
     }
     let added = native.ask("POST", "/v1/ports", Some(body)).await;
     let added = added.map_err(|refused| match refused.status {
-        409 => Failed::new(EADDRINUSE, refused.what),
+        409 if !refused.is_outdated => Failed::new(EADDRINUSE, refused.what),
         _ => refused.into(),
     })?;
     let id = added["id"].as_u64().and_then(|id| u16::try_from(id).ok());
@@ -159,10 +155,6 @@ pub(super) async fn listen(
 }
 
 pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result<ReqStatus, Failed> {
-    again(|| delete_once(native.clone(), request.clone())).await
-}
-
-async fn delete_once(native: Native, request: DeleteListenerReq) -> Result<ReqStatus, Failed> {
     let (nqn, traddr, trsvcid) = (&request.nqn, &request.traddr, service(request.trsvcid));
     let doing = format!("Failed to delete listener {traddr}:{trsvcid} from {nqn}");
     let failed = |failed: Failed| failed.amid(&doing);

@@ -63,11 +63,14 @@ pub(super) async fn create(native: Native, request: CreateSubsystemReq) -> Resul
         && let Err(refused) = set_key(&native, &nqn, Some(key)).await
     {
         // No host may use it yet, so its removal leaves no trace.
-        if let Err(left) = native.ask("DELETE", &of_subsystem(&nqn), None).await {
+        let removed = native.take_back(&of_subsystem(&nqn)).await;
+        if let Err(left) = &removed {
             tracing::warn!(nqn, error = left.what, "a subsystem that got no key stays");
         }
         networks::close(&native, &opened).await;
-        return Err(failed(refused.into()));
+        let failed = failed(refused.into());
+        // The next attempt would take what stays for what another call has created.
+        return Err(Failed { is_outdated: failed.is_outdated && removed.is_ok(), ..failed });
     }
     Ok(SubsysStatus { nqn, ..SubsysStatus::default() })
 }
