@@ -9,7 +9,7 @@ use serde_json::json;
 use topology::{InterfaceAddress, Machine};
 
 use super::failed::Failed;
-use super::listeners::{GroupListeners, SERVICE, in_clear, listen};
+use super::listeners::{GroupListeners, in_clear, listen, service};
 use super::native::{Native, of_subsystem};
 
 /// Requirements of a call on the listeners in its networks.
@@ -110,7 +110,7 @@ async fn open_one(
     if !listeners.is_group {
         for address in local_addresses(network).await? {
             if !there.iter().any(|(known, _)| *known == address) {
-                let service = wanted.service.unwrap_or(SERVICE);
+                let service = service(wanted.service, wanted.is_secure);
                 opened.push(listen(native, &address.to_string(), service, wanted.is_secure).await?);
                 there.push((address, service));
             }
