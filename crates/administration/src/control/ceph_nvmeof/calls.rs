@@ -82,6 +82,7 @@ macro_rules! calls {
     ($name:ident, $native:ident, $request:ident, { $($call:literal => $handler:path),* $(,)? }) => {
         match $name {
             $($call => unary($request, move |asked| made($native.clone(), asked, $handler)).await,)*
+            "create_subsystem" => unary($request, move |asked| subsystems::create($native.clone(), asked)).await,
             "get_subsystems" => unary($request, move |asked| subsystems::get($native.clone(), asked)).await,
             _ => refuse(&Status::unimplemented(format!("there is no call {}", $name))),
         }
@@ -96,7 +97,6 @@ async fn dispatch(name: &str, native: Native, request: Request) -> Response {
         "change_host_key" => hosts::change_key,
         "change_subsystem_key" => subsystems::change_key,
         "create_listener" => listeners::create,
-        "create_subsystem" => subsystems::create,
         "del_kmip_server_endpoints" => kmip::delete,
         "del_subsystem_network" => networks::delete,
         "delete_listener" => listeners::delete,

@@ -444,7 +444,7 @@ fn statistics_are_those_of_the_target() {
 }
 
 #[test]
-fn a_gateway_reports_its_location_and_its_limits() {
+fn a_gateway_reports_its_group_its_location_and_its_limits() {
     let testbed = Testbed::through(|native| {
         native.layer(from_fn(|request: Request, next: Next| async move {
             if request.uri().path() != "/v1/gateways" {
@@ -465,6 +465,10 @@ fn a_gateway_reports_its_location_and_its_limits() {
     let known = (info.hostname.as_str(), info.group.as_str(), info.location(), info.load_balancing_group);
     assert_eq!((info.status, known), (0, ("a", "gw", "east", 2)));
     assert!(info.max_hosts() >= info.max_hosts_per_subsystem() && info.max_hosts_per_subsystem() > 0);
+    // A subsystem has the group in its name, which the answer has in any case.
+    let created = [(); 2].map(|()| testbed.ask::<SubsysStatus>("create_subsystem", &create(NQN)));
+    let named = format!("{NQN}.gw");
+    assert_eq!(created.map(|created| (created.status, created.nqn)), [(0, named.clone()), (EEXIST, named)]);
 }
 
 #[test]
