@@ -8,6 +8,7 @@ use ceph_nvmeof::{
     NamespaceIoStatsInfo, NamespacesInfo, NsidStatus, ReqStatus, SpdkNvmfLogFlagsAndLevelInfo, SubsysStatus,
     SubsystemsInfoCli, ThreadStatsInfo,
 };
+use libc::E2BIG;
 
 /// Message of a success, as strerror(3) has it.
 const SUCCESS: &str = "Success";
@@ -30,6 +31,14 @@ impl Failed {
     pub(super) fn amid(self, doing: impl fmt::Display) -> Self {
         Self { what: format!("{doing}: {}", self.what), ..self }
     }
+}
+
+/// Refuses one more object of a kind of which there may be no more.
+pub(super) fn check_room(count: usize, most: usize, kind: &str) -> Result<(), Failed> {
+    if count < most {
+        return Ok(());
+    }
+    Err(Failed::new(E2BIG, format!("there are {count} {kind} already, which is the limit")))
 }
 
 /// An answer that says whether the call succeeded.

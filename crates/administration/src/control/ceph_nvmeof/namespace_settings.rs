@@ -5,12 +5,13 @@ use ceph_nvmeof::{
     NamespaceChangeVisibilityReq, NamespaceDeleteHostReq, NamespaceResizeReq, NamespaceSetAutoResizeReq,
     NamespaceSetQosReq, NamespaceSetRbdTrashImageReq, ReqStatus,
 };
+use engine::limits::HOSTS_MAX;
 use engine::target::Visibility;
 use gateway::GroupStatus;
 use libc::{EACCES, EAGAIN, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::{Value, json};
 
-use super::failed::Failed;
+use super::failed::{Failed, check_room};
 use super::namespaces::{check_group, check_location, find_namespace};
 use super::native::{Native, again};
 
@@ -145,6 +146,9 @@ pub(super) async fn add_host(native: Native, request: NamespaceAddHostReq) -> Re
     let (nqn, nsid, host) = (&request.subsystem_nqn, request.nsid, &request.host_nqn);
     let doing = format!("Failure adding host {host} to namespace {nsid} on {nqn}");
     let known = hosts(&native, nqn, nsid, host, &doing).await?;
+    if !known.contains(host) {
+        check_room(known.len(), HOSTS_MAX, "hosts").map_err(|failed| failed.amid(&doing))?;
+    }
     let subsystem = native.subsystem(nqn, ENOENT).await.map_err(|failed| failed.amid(&doing))?;
     if !request.force() && !subsystem.lets_in(host) {
         let what =

@@ -5,12 +5,13 @@ use ceph_nvmeof::{
     ReqStatus,
 };
 use engine::backend::{BackendConfig, RbdConfig};
+use engine::limits::NAMESPACES_MAX;
 use engine::target::{NamespaceConfig, SubsystemConfig, Visibility};
 use gateway::{GatewayStatus, Membership};
-use libc::{EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
+use libc::{E2BIG, EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
 use serde_json::{Value, json};
 
-use super::failed::Failed;
+use super::failed::{Failed, check_room};
 use super::native::{NamespaceSizes, Native, Refused, find, of_namespace, of_subsystem};
 
 /// Every subsystem.
@@ -155,7 +156,7 @@ fn check_image(request: &NamespaceAddReq) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Refuses a number, a UUID or an image that is in use.
+/// Refuses a number, a UUID or an image that is in use, and a namespace beyond the limit.
 fn check_free(
     subsystems: &[SubsystemConfig],
     subsystem: &SubsystemConfig,
@@ -183,7 +184,11 @@ fn check_free(
             request.rbd_image_name, other.nqn
         ));
     }
-    Ok(())
+    if let Some(nsid) = request.nsid.filter(|nsid| *nsid > NAMESPACES_MAX) {
+        return Err(Failed::new(E2BIG, format!("ID {nsid} is larger than {NAMESPACES_MAX}")));
+    }
+    let most = usize::try_from(NAMESPACES_MAX).unwrap_or(usize::MAX);
+    check_room(subsystem.namespaces.len(), most, "namespaces")
 }
 
 /// Refuses a location that no gateway of the group has.

@@ -5,13 +5,13 @@ use ceph_nvmeof::{
     ListenAddress, Namespace, ReqStatus, SubsysStatus, Subsystem, SubsystemCli, SubsystemsInfo,
     SubsystemsInfoCli,
 };
-use engine::limits::NAMESPACES_MAX;
+use engine::limits::{NAMESPACES_MAX, SUBSYSTEMS_MAX};
 use engine::target::{NO_PORT, NamespaceConfig, SubsystemConfig};
 use gateway::GroupStatus;
 use libc::{EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::json;
 
-use super::failed::{Failed, Reply as _};
+use super::failed::{Failed, Reply as _, check_room};
 use super::hosts::{check_closed, given, has_controller_key, host_of};
 use super::listeners::listeners_of;
 use super::namespaces::{bdev_name, hosts_of, is_visible_to_all, remove, trashes_image};
@@ -63,6 +63,7 @@ async fn create_as(native: &Native, request: &CreateSubsystemReq, nqn: &str) -> 
         let what = format!("Serial number {} is already used by subsystem {user}", request.serial_number);
         return Err(Failed::new(EEXIST, what));
     }
+    check_room(subsystems.len(), SUBSYSTEMS_MAX, "subsystems")?;
     // It is found where listeners are created for it, and in its networks.
     let mut config = SubsystemConfig::new(nqn, "", "");
     (config.allow_any_host, config.ports) = (false, vec![NO_PORT]);
