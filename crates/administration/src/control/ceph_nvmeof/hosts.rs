@@ -164,8 +164,8 @@ fn namespace_of(subsystem: &SubsystemConfig, host: &str) -> Option<u32> {
     namespaces.find(|namespace| uses(&namespace.visible)).map(|namespace| namespace.nsid)
 }
 
-/// Accepts what ceph-nvmeof's gateways say to each other when a host is removed and keeps its connections. Here the
-/// configuration of all gateways says so.
+/// Accepts what ceph-nvmeof's gateways say to each other when a host is removed and keeps its connections, and when it is to keep
+/// none. Here the configuration of all gateways says so.
 pub(super) async fn set_keep_connected(
     native: Native,
     request: SetKeepHostConnectedReq,

@@ -176,9 +176,15 @@ fn a_host_is_removed_with_or_without_its_connections() {
     assert_eq!(deleted(), Some(false), "it is back");
     let any = RemoveHostReq { keep_connections: Some(true), ..remove_host(NQN, "*") };
     assert_eq!(testbed.status("remove_host", &any), EINVAL);
-    let set = SetKeepHostConnectedReq { subsystem_nqn: NQN.to_owned(), host_nqn: HOST.to_owned() };
-    assert_eq!([(); 2].map(|()| testbed.status("set_keep_host_connected", &set)), [0, 0]);
-    let none = SetKeepHostConnectedReq { subsystem_nqn: "nqn.none".to_owned(), ..set };
+    let set = |keep_connected| SetKeepHostConnectedReq {
+        subsystem_nqn: NQN.to_owned(),
+        host_nqn: HOST.to_owned(),
+        keep_connected,
+    };
+    assert_eq!(SetKeepHostConnectedReq::decode(&b"\x18\x01"[..]).unwrap().keep_connected, Some(true));
+    let keeps = [None, Some(true), Some(false)];
+    assert_eq!(keeps.map(|keep| testbed.status("set_keep_host_connected", &set(keep))), [0; 3]);
+    let none = SetKeepHostConnectedReq { subsystem_nqn: "nqn.none".to_owned(), ..set(None) };
     assert_eq!(testbed.status("set_keep_host_connected", &none), ENOENT);
     let all: ConnectionsInfo = testbed.ask("list_connections", &ListConnectionsReq::default());
     assert_eq!((all.subsystem_nqn.as_str(), all.connections.len()), ("*", 1));
