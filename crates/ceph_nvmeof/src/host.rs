@@ -86,4 +86,6 @@ pub struct SetKeepHostConnectedReq {
     pub subsystem_nqn: String,
     #[prost(string, tag = "2")]
     pub host_nqn: String,
+    #[prost(bool, optional, tag = "3")]
+    pub keep_connected: Option<bool>,
 }

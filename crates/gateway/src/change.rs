@@ -221,7 +221,7 @@ fn replacement(
     }
     if part(current) != part(base) || !current.has_groups_of(&next.config) {
         let what = "the configuration was changed through another gateway at the same moment";
-        return Err(Refused::conflict(what).hint("look at it, and ask again"));
+        return Err(Refused::changed(what).hint("look at it, and ask again"));
     }
     // Another gateway that has given this one up meanwhile has its images, and has not let go of what is to move.
     let owned = current.owned(me).collect();
@@ -556,6 +556,8 @@ mod tests {
             "its own"
         );
         assert!(moved(&next).is_ok_and(|after| after.is_none()), "the group shares it already");
+        let other = GroupState { config: fabric(3), ..base.clone() };
+        assert_eq!(moved(&other).unwrap_err().reason, Reason::Changed);
         let mut current = base.clone();
         current.bury("a", |_, _| Some(b.clone()));
         let refused = moved(&current).err().map(|refused| refused.to_string());

@@ -27,6 +27,8 @@ pub enum Reason {
     Unknown,
     /// The change contradicts the present state.
     Conflict,
+    /// Another change came first. After a look at it, this one may be asked for again.
+    Changed,
     /// A group of gateways cannot serve it.
     Unsupported,
 }
@@ -68,6 +70,10 @@ impl Refused {
 
     pub(crate) fn conflict(what: impl fmt::Display) -> Self {
         Self::new(Reason::Conflict, what)
+    }
+
+    pub(crate) fn changed(what: impl fmt::Display) -> Self {
+        Self::new(Reason::Changed, what)
     }
 
     pub(crate) fn unsupported(what: impl fmt::Display) -> Self {

@@ -425,8 +425,7 @@ impl Administration {
         membership.await_images(&early)?;
         let turn = membership.serving_guard();
         if membership.fabric(&turn) != before {
-            let refusal = Refusal::conflict("the configuration was changed at the same moment; try again");
-            return Err(refusal.hint("look at it, and ask again"));
+            return Err(Refusal::changed().hint("look at it, and ask again"));
         }
         host.map(|host| self.target.check_reserved(&wanted, host)).transpose()?;
         let changes = membership.put(&turn, &wanted, permissions.new_secrets)?;

@@ -80,6 +80,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("SubsystemPatch", r#"{"allow_any_host": true}"#),
     ("SubsystemPatch", r#"{"storage": null, "ports": []}"#),
+    ("SubsystemPatch", r#"{"ports": [1, 2], "seen": {"ports": [1]}}"#),
     ("SubsystemPatch", r#"{"command_quiesce_ms": 5000}"#),
     ("SubsystemPatch", r#"{"command_quiesce": "auto"}"#),
     (

@@ -177,14 +177,21 @@ impl JsonSchema for NamespacePatch {
 }
 
 impl<T: Patched> Patch<T> {
-    /// Changes `config` as it says.
-    pub(super) fn apply(&self, config: &mut T) -> Result<(), Refusal> {
-        let Ok(Value::Object(mut written)) = serde_json::to_value(&*config) else {
-            return Err(Refusal::new(500, "what is served cannot be written as JSON"));
-        };
-        if self.seen.iter().any(|(name, seen)| !is_as_seen(written.get(name), seen)) {
-            return Err(Refusal::conflict("the configuration was changed at the same moment; try again"));
+    /// Refuses a change of a configuration that is no longer as its sender has seen it.
+    fn check_seen(&self, config: &T) -> Result<(), Refusal> {
+        if self.seen.is_empty() {
+            return Ok(());
         }
+        let now = written(config)?;
+        if self.seen.iter().all(|(name, seen)| is_as_seen(now.get(name), seen)) {
+            return Ok(());
+        }
+        Err(Refusal::changed())
+    }
+
+    /// Changes `config` as it says.
+    fn apply(&self, config: &mut T) -> Result<(), Refusal> {
+        let mut written = written(config)?;
         for (name, value) in &self.settings {
             match value {
                 Value::Null if T::OPTIONAL.contains(&&**name) => {
@@ -209,6 +216,14 @@ impl<T: Patched> Patch<T> {
     }
 }
 
+/// A configuration as it is written.
+fn written(config: &impl Serialize) -> Result<Map<String, Value>, Refusal> {
+    match serde_json::to_value(config) {
+        Ok(Value::Object(written)) => Ok(written),
+        _ => Err(Refusal::new(500, "what is served cannot be written as JSON")),
+    }
+}
+
 /// True if a setting is as it was seen. An empty list may be left out.
 fn is_as_seen(now: Option<&Value>, seen: &Value) -> bool {
     match now {
@@ -230,6 +245,7 @@ impl NamespacePatch {
 
     /// Changes `config` as it says.
     pub(super) fn apply(&self, config: &mut NamespaceConfig) -> Result<(), Refusal> {
+        self.patch.check_seen(config)?;
         if let Some(Size(bytes)) = self.size {
             resize(config, bytes)?;
         }
@@ -272,6 +288,8 @@ pub(super) fn patch_subsystem(
     patch: &Patch<SubsystemConfig>,
     config: &mut SubsystemConfig,
 ) -> Result<(), Refusal> {
+    // Before settings are reset below, which may be among these.
+    patch.check_seen(config)?;
     let quiesce = ["command_quiesce_ms", "command_quiesce"];
     if quiesce.iter().any(|name| patch.settings.contains_key(*name)) {
         // A time that is said takes the place of one that is measured, and the other way round.
@@ -279,4 +297,46 @@ pub(super) fn patch_subsystem(
     }
     patch.apply(config)?;
     super::subsystems::check_subsystem(config, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Status of a change of a subsystem with a time of its own; 200 for success.
+    fn status(body: Value) -> u16 {
+        let mut config = SubsystemConfig::new("nqn.test:a", "A", "Selvedge");
+        config.command_quiesce_ms = Some(5000);
+        let Ok(patch) = serde_json::from_value::<Patch<SubsystemConfig>>(body) else { return 422 };
+        patch_subsystem(&patch, &mut config).map_or_else(|refusal| refusal.status, |()| 200)
+    }
+
+    #[test]
+    fn a_change_based_on_other_settings_than_those_of_now_is_refused() {
+        let ports = |seen: Value| status(json!({ "model": "B", "seen": { "ports": seen } }));
+        assert_eq!([json!([]), Value::Null, json!([1])].map(ports), [200, 200, 409]);
+        let time = |seen: Value| {
+            status(json!({ "command_quiesce_ms": 7000, "seen": { "command_quiesce_ms": seen } }))
+        };
+        assert_eq!(
+            [json!(5000), json!(4000), Value::Null].map(time),
+            [200, 409, 409],
+            "the one that changes"
+        );
+        assert_eq!(status(json!({ "seen": { "nqn": "nqn.test:a" } })), 422, "which never changes");
+        assert_eq!(status(json!({ "seen": 7 })), 422);
+    }
+
+    #[test]
+    fn a_namespace_seen_otherwise_stays_as_it_is() {
+        let before = NamespaceConfig::new(1, BackendConfig::Memory { size: 1 << 20 }, 4096);
+        let size = |seen: Value| {
+            let mut config = before.clone();
+            let body = json!({ "size": "2m", "seen": { "visible": seen } });
+            let applied = serde_json::from_value::<NamespacePatch>(body).unwrap().apply(&mut config);
+            (applied.is_ok(), config.backend)
+        };
+        assert_eq!(size(json!({ "all_except": [] })), (true, BackendConfig::Memory { size: 2 << 20 }));
+        assert_eq!(size(json!({ "only": [] })), (false, before.backend.clone()));
+    }
 }

@@ -8,7 +8,16 @@ use engine::ceph::CephError;
 use engine::target::{Denial, TargetError};
 use gateway::{GroupError, Reason, Refused};
 use nvme::Status;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+/// Mark of a refusal that programs treat in a way of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum RefusalCode {
+    /// Another change came first. After a look at it, the request may be made again.
+    Changed,
+}
 
 /// A request that changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -20,6 +29,9 @@ pub struct Refusal {
     pub(crate) for_host: Option<Status>,
     /// Description of the error.
     pub error: String,
+    /// Mark for programs, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) code: Option<RefusalCode>,
     /// Field of the body with the error, such as `namespaces[0].size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
@@ -30,7 +42,7 @@ pub struct Refusal {
 
 impl Refusal {
     pub fn new(status: u16, error: impl fmt::Display) -> Self {
-        Self { status, for_host: None, error: error.to_string(), field: None, hint: None }
+        Self { status, for_host: None, error: error.to_string(), code: None, field: None, hint: None }
     }
 
     /// A change that goes as far as to where it would be made: its preview is there.
@@ -46,6 +58,12 @@ impl Refusal {
     /// Status 409: the object exists already, is in use, or contradicts the configuration.
     pub fn conflict(what: impl fmt::Display) -> Self {
         Self::new(409, what)
+    }
+
+    /// Status 409: the configuration is no longer as it was when the request began, or as its sender has seen it.
+    pub(crate) fn changed() -> Self {
+        let what = "the configuration was changed at the same moment; try again";
+        Self { code: Some(RefusalCode::Changed), ..Self::conflict(what) }
     }
 
     /// Status 422: the request is well-formed, but impossible.
@@ -131,13 +149,14 @@ impl From<GroupError> for Refusal {
 
 impl From<Refused> for Refusal {
     fn from(refused: Refused) -> Self {
-        let status = match refused.reason {
-            Reason::Unknown => 404,
-            Reason::Conflict => 409,
-            Reason::Unsupported => 422,
-            Reason::Unavailable => 503,
+        let (status, code) = match refused.reason {
+            Reason::Unknown => (404, None),
+            Reason::Conflict => (409, None),
+            Reason::Changed => (409, Some(RefusalCode::Changed)),
+            Reason::Unsupported => (422, None),
+            Reason::Unavailable => (503, None),
         };
-        Self { field: refused.field, hint: refused.hint, ..Self::new(status, refused.what) }
+        Self { code, field: refused.field, hint: refused.hint, ..Self::new(status, refused.what) }
     }
 }
 
@@ -206,5 +225,6 @@ mod tests {
             json,
             serde_json::json!({"error": "it is there", "field": "nsid", "hint": "take another"})
         );
+        assert_eq!(serde_json::to_value(Refusal::changed()).unwrap()["code"], "changed");
     }
 }

@@ -20,8 +20,8 @@ use super::super::administration::Administration;
 use super::super::catch_up::CatchUp;
 use super::super::connection_limiter::Identified;
 use super::super::limits::{CALL_BYTES_MAX, CONNECTION_TIMEOUT};
-use super::failed::Reply;
-use super::native::Native;
+use super::failed::{Failed, Reply};
+use super::native::{Native, again};
 use super::{
     connections, gateway, hosts, kmip, listeners, namespace_settings, namespaces, networks, statistics,
     subsystems,
@@ -81,10 +81,8 @@ fn changes(name: &str) -> bool {
 macro_rules! calls {
     ($name:ident, $native:ident, $request:ident, { $($call:literal => $handler:path),* $(,)? }) => {
         match $name {
-            $($call => unary($request, move |asked| {
-                let done = $handler($native.clone(), asked);
-                async move { Reply::of(done.await) }
-            }).await,)*
+            $($call => unary($request, move |asked| made($native.clone(), asked, $handler)).await,)*
+            "create_subsystem" => unary($request, move |asked| subsystems::create($native.clone(), asked)).await,
             "get_subsystems" => unary($request, move |asked| subsystems::get($native.clone(), asked)).await,
             _ => refuse(&Status::unimplemented(format!("there is no call {}", $name))),
         }
@@ -99,7 +97,6 @@ async fn dispatch(name: &str, native: Native, request: Request) -> Response {
         "change_host_key" => hosts::change_key,
         "change_subsystem_key" => subsystems::change_key,
         "create_listener" => listeners::create,
-        "create_subsystem" => subsystems::create,
         "del_kmip_server_endpoints" => kmip::delete,
         "del_subsystem_network" => networks::delete,
         "delete_listener" => listeners::delete,
@@ -138,6 +135,16 @@ async fn dispatch(name: &str, native: Native, request: Request) -> Response {
         "set_spdk_nvmf_logs" => gateway::set_spdk_level,
         "show_gateway_listeners_info" => listeners::of_gateway,
     })
+}
+
+/// Makes a call: once, or again after other changes that came first, since it may have another answer then.
+async fn made<Q, A, W>(native: Native, asked: Q, handler: impl Fn(Native, Q) -> W) -> A
+where
+    Q: Clone,
+    A: Reply,
+    W: Future<Output = Result<A, Failed>>,
+{
+    A::of(again(|| handler(native.clone(), asked.clone())).await)
 }
 
 /// Handler of one call.

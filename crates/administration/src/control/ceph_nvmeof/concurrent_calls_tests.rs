@@ -1,24 +1,31 @@
-//! Calls that change one object at the same moment: both answer success, and both have an effect.
+//! Calls that change one object at the same moment: both answer success, and both have an effect. A call that came second is
+//! made again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use authentication::Secret;
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use ceph_nvmeof::{
-    AddSubsystemNetworkReq, CreateListenerReq, DelSubsystemNetworkReq, DeleteListenerReq, ListListenersReq,
-    ListNamespacesReq, ListSubsystemsReq, ListenerInfo, ListenersInfo, Message, NamespaceAddHostReq,
-    NamespaceChangeVisibilityReq, NamespaceDeleteHostReq, NamespacesInfo, SubsysStatus, SubsystemsInfoCli,
+    AddSubsystemNetworkReq, CreateListenerReq, CreateSubsystemReq, DelSubsystemNetworkReq, DeleteListenerReq,
+    DeleteSubsystemReq, ListListenersReq, ListNamespacesReq, ListSubsystemsReq, ListenerInfo, ListenersInfo,
+    Message, NamespaceAddHostReq, NamespaceAddReq, NamespaceChangeVisibilityReq, NamespaceDeleteHostReq,
+    NamespaceResizeReq, NamespaceSetAutoResizeReq, NamespacesInfo, SubsysStatus, SubsystemsInfoCli,
 };
 use engine::target::{FabricConfig, PortConfig, Target};
-use hyper::Method;
+use hyper::{Method, StatusCode};
+use libc::{EAGAIN, EEXIST, EINVAL, ENODEV};
 use tokio::sync::Barrier;
 
 use super::super::access::{Access, Peer};
+use super::super::limits::CALL_ATTEMPTS_MAX;
 use super::super::test_target;
-use super::tests::{HOST, NQN, SERVED, Testbed, create};
+use super::tests::{HOST, NQN, SERVED, Testbed, add_host, create};
 
 /// Two calls at a time.
 const CALLS: usize = 2;
@@ -151,4 +158,105 @@ fn no_host_of_a_namespace_is_lost_to_another_call() {
         both.map(|host_nqn| NamespaceDeleteHostReq { subsystem_nqn: SERVED.to_owned(), nsid: 1, host_nqn });
     assert_eq!(pairs.at_once("namespace_delete_host", &delete), [0, 0]);
     assert!(hosts().is_empty());
+}
+
+/// Answers of the control API to a change that came second, and to one that does not fit what is there.
+const SECOND: &str = r#"{"error": "the configuration was changed", "code": "changed"}"#;
+const UNFIT: &str = r#"{"error": "it is in use"}"#;
+
+/// A target that refuses some changes with status 409.
+struct Refusing {
+    testbed: Testbed,
+    /// Changes that are made before the refused ones, and the number of these that is left.
+    made: Arc<AtomicUsize>,
+    left: Arc<AtomicUsize>,
+}
+
+impl Refusing {
+    fn with(answer: &'static str) -> Self {
+        let (made, left) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let counted = (made.clone(), left.clone());
+        let testbed = Testbed::through(|native| {
+            native.layer(from_fn(move |request: Request, next: Next| {
+                let (made, left) = counted.clone();
+                async move {
+                    let take = |count: &AtomicUsize| {
+                        let less = |left: usize| left.checked_sub(1);
+                        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+                    };
+                    if request.method() != Method::GET && !take(&made) && take(&left) {
+                        let mut response = Response::new(Body::from(answer));
+                        *response.status_mut() = StatusCode::CONFLICT;
+                        return response;
+                    }
+                    next.run(request).await
+                }
+            }))
+        });
+        Self { testbed, made, left }
+    }
+
+    /// Status of a call of which as many changes are made, and then as many refused; and refusals that are left.
+    fn status(&self, call: &str, request: &impl Message, made: usize, refused: usize) -> (i32, usize) {
+        self.made.store(made, Ordering::Relaxed);
+        self.left.store(refused, Ordering::Relaxed);
+        let status = self.testbed.status(call, request);
+        self.made.store(0, Ordering::Relaxed);
+        (status, self.left.swap(0, Ordering::Relaxed))
+    }
+}
+
+#[test]
+fn a_call_that_came_second_is_made_again_as_often_as_is_allowed() {
+    let second = Refusing::with(SECOND);
+    for call in ["create_subsystem", "delete_subsystem"] {
+        let delete = DeleteSubsystemReq { subsystem_nqn: NQN.to_owned(), ..Default::default() };
+        let made = match call {
+            "create_subsystem" => second.status(call, &create(NQN), 0, 3),
+            _ => second.status(call, &delete, 0, 3),
+        };
+        assert_eq!(made, (0, 0), "{call}");
+    }
+    assert_eq!(second.status("add_host", &add_host(SERVED, HOST), 0, CALL_ATTEMPTS_MAX + 1), (EAGAIN, 1));
+    assert_eq!(second.status("add_host", &add_host(SERVED, HOST), 0, CALL_ATTEMPTS_MAX - 1), (0, 0));
+    // What it is based on is looked at again.
+    assert_eq!(second.status("add_host", &add_host(SERVED, HOST), 0, 1), (EEXIST, 1));
+    let visible =
+        NamespaceChangeVisibilityReq { subsystem_nqn: SERVED.to_owned(), nsid: 1, ..Default::default() };
+    let call = "namespace_change_visibility";
+    assert_eq!(second.status(call, &visible, 0, CALL_ATTEMPTS_MAX + 1), (EAGAIN, 1), "not EINVAL");
+    assert_eq!(second.status(call, &visible, 0, 2), (0, 0));
+    let image = NamespaceAddReq {
+        rbd_pool_name: "rbd".to_owned(),
+        rbd_image_name: "disk".to_owned(),
+        subsystem_nqn: SERVED.to_owned(),
+        block_size: 4096,
+        create_image: Some(true),
+        size: Some(1 << 20),
+        ..Default::default()
+    };
+    assert_eq!(second.status("namespace_add", &image, 0, CALL_ATTEMPTS_MAX + 1), (EAGAIN, 1), "not ENODEV");
+    let unfit = Refusing::with(UNFIT);
+    assert_eq!(unfit.status("namespace_add", &image, 0, 3), (ENODEV, 1), "with a new image, and an old one");
+    assert_eq!(unfit.status(call, &visible, 0, 2), (EINVAL, 1));
+    assert_eq!(unfit.status("add_host", &add_host(SERVED, HOST), 0, 2), (EAGAIN, 1));
+}
+
+#[test]
+fn a_call_of_several_changes_leaves_nothing_half_done_when_one_came_second() {
+    let second = Refusing::with(SECOND);
+    let key = Some(Secret::new(&[1; 32], None).unwrap().reveal().to_string());
+    let keyed = CreateSubsystemReq { dhchap_key: key, ..create(NQN) };
+    // The key, and then the removal of the subsystem without it.
+    assert_eq!(second.status("create_subsystem", &keyed, 1, 4), (0, 0));
+    let request = ListSubsystemsReq { subsystem_nqn: Some(NQN.to_owned()), ..Default::default() };
+    let listed: SubsystemsInfoCli = second.testbed.ask("list_subsystems", &request);
+    assert!(listed.subsystems[0].has_dhchap_key());
+    let hold = NamespaceSetAutoResizeReq { subsystem_nqn: SERVED.to_owned(), nsid: 1, auto_resize: false };
+    assert_eq!(second.testbed.status("namespace_set_auto_resize", &hold), 0);
+    let resize = NamespaceResizeReq { subsystem_nqn: SERVED.to_owned(), nsid: 1, new_size: 2 };
+    assert_eq!(second.status("namespace_resize", &resize, 1, 2), (0, 0));
+    let request = ListNamespacesReq { subsystem: SERVED.to_owned(), ..Default::default() };
+    let namespace = second.testbed.ask::<NamespacesInfo>("list_namespaces", &request).namespaces.remove(0);
+    assert_eq!((namespace.rbd_image_size, namespace.disable_auto_resize()), (2 << 20, true));
 }

@@ -8,6 +8,7 @@ use ceph_nvmeof::{
     NamespaceIoStatsInfo, NamespacesInfo, NsidStatus, ReqStatus, SpdkNvmfLogFlagsAndLevelInfo, SubsysStatus,
     SubsystemsInfoCli, ThreadStatsInfo,
 };
+use libc::E2BIG;
 
 /// Message of a success, as strerror(3) has it.
 const SUCCESS: &str = "Success";
@@ -17,17 +18,27 @@ const SUCCESS: &str = "Success";
 pub(super) struct Failed {
     pub(super) errno: i32,
     pub(super) what: String,
+    /// True if another change came first, after which the call may be made again.
+    pub(super) is_outdated: bool,
 }
 
 impl Failed {
     pub(super) fn new(errno: i32, what: impl Into<String>) -> Self {
-        Self { errno, what: what.into() }
+        Self { errno, what: what.into(), is_outdated: false }
     }
 
     /// The same, with what was to be done before what went wrong.
     pub(super) fn amid(self, doing: impl fmt::Display) -> Self {
         Self { what: format!("{doing}: {}", self.what), ..self }
     }
+}
+
+/// Refuses one more object of a kind of which there may be no more.
+pub(super) fn check_room(count: usize, most: usize, kind: &str) -> Result<(), Failed> {
+    if count < most {
+        return Ok(());
+    }
+    Err(Failed::new(E2BIG, format!("there are {count} {kind} already, which is the limit")))
 }
 
 /// An answer that says whether the call succeeded.

@@ -4,13 +4,14 @@ use ceph_nvmeof::{
     AddHostReq, ChangeHostKeyReq, ControllerKeyOrigin, Host, HostsInfo, ListHostsReq, RemoveHostReq,
     ReqStatus, SetKeepHostConnectedReq,
 };
+use engine::limits::HOSTS_MAX;
 use engine::target::{HostKeyConfig, SubsystemConfig, Visibility};
 use libc::{EACCES, EBUSY, EEXIST, EINVAL, EKEYREJECTED, ENODEV, ENOENT, ENOKEY};
 use serde_json::{Value, json};
 
 use super::super::ask::encode;
 use super::controllers::{controllers_of, is_connected};
-use super::failed::Failed;
+use super::failed::{Failed, check_room};
 use super::native::{Native, of_subsystem};
 
 /// Every host.
@@ -53,6 +54,7 @@ pub(super) async fn add(native: Native, request: AddHostReq) -> Result<ReqStatus
     if subsystem.hosts.contains(host) {
         return Err(failed(Failed::new(EEXIST, "Host is already added")));
     }
+    check_room(subsystem.hosts.len(), HOSTS_MAX, "hosts").map_err(failed)?;
     if controller_key && own_controller_key.is_some() {
         let what = "A controller key of a host and a DH-HMAC-CHAP key of its subsystem exclude each other";
         return Err(failed(Failed::new(EKEYREJECTED, what)));
@@ -162,8 +164,8 @@ fn namespace_of(subsystem: &SubsystemConfig, host: &str) -> Option<u32> {
     namespaces.find(|namespace| uses(&namespace.visible)).map(|namespace| namespace.nsid)
 }
 
-/// Accepts what ceph-nvmeof's gateways say to each other when a host is removed and keeps its connections. Here the
-/// configuration of all gateways says so.
+/// Accepts what ceph-nvmeof's gateways say to each other when a host is removed and keeps its connections, and when it is to keep
+/// none. Here the configuration of all gateways says so.
 pub(super) async fn set_keep_connected(
     native: Native,
     request: SetKeepHostConnectedReq,

@@ -18,10 +18,11 @@ use serde_json::json;
 
 use super::failed::Failed;
 use super::gateway::host_name;
-use super::native::{Native, again, of_subsystem};
+use super::native::{Native, of_subsystem};
 
-/// The port where no other is given.
-pub(super) const SERVICE: u32 = 4420;
+/// Port of a listener for which no other is given, and of a secure one.
+const SERVICE: u32 = 4420;
+const SECURE_SERVICE: u32 = 4421;
 
 #[derive(Deserialize)]
 struct AnaGroups {
@@ -69,11 +70,7 @@ impl GroupListeners {
 }
 
 pub(super) async fn create(native: Native, request: CreateListenerReq) -> Result<ReqStatus, Failed> {
-    again(|| create_once(native.clone(), request.clone())).await
-}
-
-async fn create_once(native: Native, request: CreateListenerReq) -> Result<ReqStatus, Failed> {
-    let (traddr, trsvcid) = (&request.traddr, service(request.trsvcid));
+    let (traddr, trsvcid) = (&request.traddr, service(request.trsvcid, request.secure()));
     let doing = format!("Failure adding {} listener at {traddr}:{trsvcid}", request.nqn);
     let failed = |failed: Failed| failed.amid(&doing);
     let subsystem = native.subsystem(&request.nqn, ENOENT).await.map_err(failed)?;
@@ -151,7 +148,7 @@ pub(super) async fn listen(
     }
     let added = native.ask("POST", "/v1/ports", Some(body)).await;
     let added = added.map_err(|refused| match refused.status {
-        409 => Failed::new(EADDRINUSE, refused.what),
+        409 if !refused.is_outdated => Failed::new(EADDRINUSE, refused.what),
         _ => refused.into(),
     })?;
     let id = added["id"].as_u64().and_then(|id| u16::try_from(id).ok());
@@ -159,11 +156,7 @@ pub(super) async fn listen(
 }
 
 pub(super) async fn delete(native: Native, request: DeleteListenerReq) -> Result<ReqStatus, Failed> {
-    again(|| delete_once(native.clone(), request.clone())).await
-}
-
-async fn delete_once(native: Native, request: DeleteListenerReq) -> Result<ReqStatus, Failed> {
-    let (nqn, traddr, trsvcid) = (&request.nqn, &request.traddr, service(request.trsvcid));
+    let (nqn, traddr, trsvcid) = (&request.nqn, &request.traddr, service(request.trsvcid, false));
     let doing = format!("Failed to delete listener {traddr}:{trsvcid} from {nqn}");
     let failed = |failed: Failed| failed.amid(&doing);
     let subsystem = native.subsystem(nqn, ENOENT).await.map_err(failed)?;
@@ -348,8 +341,9 @@ fn listeners_of_others(group: &GroupStatus, subsystem: &SubsystemConfig) -> Vec<
 }
 
 /// Port of a listener that a call names. For 0, which some clients send for a port that is not given, it is the default.
-fn service(trsvcid: Option<u32>) -> u32 {
-    trsvcid.filter(|service| *service != 0).unwrap_or(SERVICE)
+pub(super) fn service(trsvcid: Option<u32>, is_secure: bool) -> u32 {
+    let default = if is_secure { SECURE_SERVICE } else { SERVICE };
+    trsvcid.filter(|service| *service != 0).unwrap_or(default)
 }
 
 fn traddr(port: &PortConfig) -> String {
@@ -388,6 +382,7 @@ mod tests {
 
     #[test]
     fn a_listener_without_a_port_has_the_default_one() {
-        assert_eq!([None, Some(0), Some(4430)].map(service), [4420, 4420, 4430]);
+        let services = |is_secure| [None, Some(0), Some(4430)].map(|given| service(given, is_secure));
+        assert_eq!([services(false), services(true)], [[4420, 4420, 4430], [4421, 4421, 4430]]);
     }
 }

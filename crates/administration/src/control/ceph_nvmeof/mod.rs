@@ -14,6 +14,8 @@ mod failed;
 mod gateway;
 mod hosts;
 mod kmip;
+#[cfg(test)]
+mod limits_tests;
 mod listeners;
 mod namespace_settings;
 mod namespaces;

@@ -5,12 +5,13 @@ use ceph_nvmeof::{
     NamespaceChangeVisibilityReq, NamespaceDeleteHostReq, NamespaceResizeReq, NamespaceSetAutoResizeReq,
     NamespaceSetQosReq, NamespaceSetRbdTrashImageReq, ReqStatus,
 };
+use engine::limits::HOSTS_MAX;
 use engine::target::Visibility;
 use gateway::GroupStatus;
 use libc::{EACCES, EAGAIN, EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::{Value, json};
 
-use super::failed::Failed;
+use super::failed::{Failed, check_room};
 use super::namespaces::{check_group, check_location, find_namespace};
 use super::native::{Native, again};
 
@@ -39,9 +40,12 @@ pub(super) async fn resize(native: Native, request: NamespaceResizeReq) -> Resul
     }
     native.patch_namespace(nqn, nsid, change).await.map_err(failed)?;
     if namespace.disable_auto_resize {
-        // Hosts have learnt of this size, and learn of no later one.
-        let held = native.patch_namespace(nqn, nsid, json!({ "disable_auto_resize": true })).await;
-        held.map_err(|error| failed(Failed { what: format!("{FOLLOWS}: {}", error.what), ..error }))?;
+        // Hosts have learnt of this size, and learn of no later one. The whole call would not do this once more.
+        let held = again(|| native.patch_namespace(nqn, nsid, json!({ "disable_auto_resize": true }))).await;
+        held.map_err(|error| {
+            let what = format!("{FOLLOWS}: {}", error.what);
+            failed(Failed { what, is_outdated: false, ..error })
+        })?;
     }
     Ok(ReqStatus::default())
 }
@@ -51,9 +55,10 @@ fn check_given(nsid: u32, doing: &str) -> Result<(), Failed> {
     if nsid == 0 { Err(Failed::new(ENODEV, "No namespace ID was given").amid(doing)) } else { Ok(()) }
 }
 
-/// Turns "try again" into "invalid": a conflict is mostly one with what the namespace is.
+/// Turns "try again" into "invalid", unless another change came first: a conflict is one with what the namespace is.
 fn invalid(failed: Failed) -> Failed {
-    if failed.errno == EAGAIN { Failed { errno: EINVAL, ..failed } } else { failed }
+    let is_conflict = failed.errno == EAGAIN && !failed.is_outdated;
+    if is_conflict { Failed { errno: EINVAL, ..failed } } else { failed }
 }
 
 pub(super) async fn set_qos(native: Native, request: NamespaceSetQosReq) -> Result<ReqStatus, Failed> {
@@ -109,13 +114,6 @@ pub(super) async fn change_visibility(
     native: Native,
     request: NamespaceChangeVisibilityReq,
 ) -> Result<ReqStatus, Failed> {
-    again(|| change_visibility_once(native.clone(), request.clone())).await.map_err(invalid)
-}
-
-async fn change_visibility_once(
-    native: Native,
-    request: NamespaceChangeVisibilityReq,
-) -> Result<ReqStatus, Failed> {
     let (nqn, nsid) = (&request.subsystem_nqn, request.nsid);
     let doing = format!("Failure changing visibility for namespace {nsid} in {nqn}");
     check_given(nsid, &doing)?;
@@ -129,7 +127,8 @@ async fn change_visibility_once(
         (_, true) => json!({ "all_except": [] }),
         (_, false) => only(&[]),
     };
-    show_to(&native, (nqn, nsid), &namespace.visible, &visible).await.map_err(|failed| failed.amid(doing))?;
+    let shown = show_to(&native, (nqn, nsid), &namespace.visible, &visible).await;
+    shown.map_err(|failed| invalid(failed).amid(doing))?;
     Ok(ReqStatus::default())
 }
 
@@ -144,13 +143,12 @@ async fn show_to(
 }
 
 pub(super) async fn add_host(native: Native, request: NamespaceAddHostReq) -> Result<ReqStatus, Failed> {
-    again(|| add_host_once(native.clone(), request.clone())).await.map_err(invalid)
-}
-
-async fn add_host_once(native: Native, request: NamespaceAddHostReq) -> Result<ReqStatus, Failed> {
     let (nqn, nsid, host) = (&request.subsystem_nqn, request.nsid, &request.host_nqn);
     let doing = format!("Failure adding host {host} to namespace {nsid} on {nqn}");
     let known = hosts(&native, nqn, nsid, host, &doing).await?;
+    if !known.contains(host) {
+        check_room(known.len(), HOSTS_MAX, "hosts").map_err(|failed| failed.amid(&doing))?;
+    }
     let subsystem = native.subsystem(nqn, ENOENT).await.map_err(|failed| failed.amid(&doing))?;
     if !request.force() && !subsystem.lets_in(host) {
         let what =
@@ -160,7 +158,7 @@ async fn add_host_once(native: Native, request: NamespaceAddHostReq) -> Result<R
     if !known.contains(host) {
         let wanted = only(&[&known[..], std::slice::from_ref(host)].concat());
         let shown = show_to(&native, (nqn, nsid), &Visibility::Only(known), &wanted).await;
-        shown.map_err(|failed| failed.amid(doing))?;
+        shown.map_err(|failed| invalid(failed).amid(doing))?;
     }
     Ok(ReqStatus::default())
 }
@@ -169,10 +167,6 @@ pub(super) async fn delete_host(
     native: Native,
     request: NamespaceDeleteHostReq,
 ) -> Result<ReqStatus, Failed> {
-    again(|| delete_host_once(native.clone(), request.clone())).await.map_err(invalid)
-}
-
-async fn delete_host_once(native: Native, request: NamespaceDeleteHostReq) -> Result<ReqStatus, Failed> {
     let (nqn, nsid, host) = (&request.subsystem_nqn, request.nsid, &request.host_nqn);
     let doing = format!("Failure deleting host {host} from namespace {nsid} on {nqn}");
     let known = hosts(&native, nqn, nsid, host, &doing).await?;
@@ -181,7 +175,7 @@ async fn delete_host_once(native: Native, request: NamespaceDeleteHostReq) -> Re
     }
     let left: Vec<String> = known.iter().filter(|known| *known != host).cloned().collect();
     let shown = show_to(&native, (nqn, nsid), &Visibility::Only(known), &only(&left)).await;
-    shown.map_err(|failed| failed.amid(doing))?;
+    shown.map_err(|failed| invalid(failed).amid(doing))?;
     Ok(ReqStatus::default())
 }
 

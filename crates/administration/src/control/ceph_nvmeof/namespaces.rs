@@ -5,12 +5,13 @@ use ceph_nvmeof::{
     ReqStatus,
 };
 use engine::backend::{BackendConfig, RbdConfig};
+use engine::limits::NAMESPACES_MAX;
 use engine::target::{NamespaceConfig, SubsystemConfig, Visibility};
 use gateway::{GatewayStatus, Membership};
-use libc::{EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
+use libc::{E2BIG, EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
 use serde_json::{Value, json};
 
-use super::failed::Failed;
+use super::failed::{Failed, check_room};
 use super::native::{NamespaceSizes, Native, Refused, find, of_namespace, of_subsystem};
 
 /// Every subsystem.
@@ -35,15 +36,14 @@ pub(super) async fn add(native: Native, request: NamespaceAddReq) -> Result<Nsid
     }
     let path = format!("{}/namespaces", of_subsystem(nqn));
     let create = request.create_image();
-    let mut added = native.ask("POST", &path, Some(body(&native, &request, create))).await;
-    if create && matches!(&added, Err(Refused { status: 409, .. })) {
+    let added = match native.ask("POST", &path, Some(body(&native, &request, create))).await {
         // An image of the same size may be there, as after an attempt whose answer was lost.
-        added = add_existing(&native, &path, &request, added).await;
-    }
-    let added = added.map_err(|refused| match refused.status {
-        404 | 409 => failed(Failed::new(ENODEV, refused.what)),
-        _ => failed(refused.into()),
-    })?;
+        Err(refused) if create && refused.status == 409 && !refused.is_outdated => {
+            add_existing(&native, &path, &request, refused).await
+        }
+        added => added.map_err(without_image),
+    };
+    let added = added.map_err(failed)?;
     let nsid = added["nsid"].as_u64().and_then(|nsid| u32::try_from(nsid).ok());
     let nsid = nsid.ok_or_else(|| failed(Failed::new(EINVAL, "it has no number")))?;
     Ok(NsidStatus { nsid, ..NsidStatus::default() })
@@ -54,10 +54,12 @@ async fn add_existing(
     native: &Native,
     path: &str,
     request: &NamespaceAddReq,
-    refused: Result<Value, Refused>,
-) -> Result<Value, Refused> {
-    let Ok(added) = native.ask("POST", path, Some(body(native, request, false))).await else {
-        return refused;
+    refused: Refused,
+) -> Result<Value, Failed> {
+    let added = match native.ask("POST", path, Some(body(native, request, false))).await {
+        Err(second) if second.is_outdated => return Err(second.into()),
+        Err(_) => return Err(without_image(refused)),
+        Ok(added) => added,
     };
     let Some(nsid) = added["nsid"].as_u64().and_then(|nsid| u32::try_from(nsid).ok()) else {
         return Ok(added);
@@ -67,8 +69,16 @@ async fn add_existing(
     if size.is_none_or(|size| size == request.size()) {
         return Ok(added);
     }
-    native.ask("DELETE", &of_namespace(nqn, nsid), None).await?;
-    refused
+    native.take_back(&of_namespace(nqn, nsid)).await?;
+    Err(without_image(refused))
+}
+
+/// Failure of an addition: ENODEV if the image is missing or in use.
+fn without_image(refused: Refused) -> Failed {
+    match refused.status {
+        404 | 409 if !refused.is_outdated => Failed::new(ENODEV, refused.what),
+        _ => refused.into(),
+    }
 }
 
 fn body(native: &Native, request: &NamespaceAddReq, create: bool) -> Value {
@@ -146,7 +156,7 @@ fn check_image(request: &NamespaceAddReq) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Refuses a number, a UUID or an image that is in use.
+/// Refuses a number, a UUID or an image that is in use, and a namespace beyond the limit.
 fn check_free(
     subsystems: &[SubsystemConfig],
     subsystem: &SubsystemConfig,
@@ -174,7 +184,11 @@ fn check_free(
             request.rbd_image_name, other.nqn
         ));
     }
-    Ok(())
+    if let Some(nsid) = request.nsid.filter(|nsid| *nsid > NAMESPACES_MAX) {
+        return Err(Failed::new(E2BIG, format!("ID {nsid} is larger than {NAMESPACES_MAX}")));
+    }
+    let most = usize::try_from(NAMESPACES_MAX).unwrap_or(usize::MAX);
+    check_room(subsystem.namespaces.len(), most, "namespaces")
 }
 
 /// Refuses a location that no gateway of the group has.

@@ -24,6 +24,7 @@ use super::super::catch_up::CatchUp;
 use super::super::connection_limiter::Identified;
 use super::super::host_keys::CANNOT_SEAL;
 use super::super::limits::CALL_ATTEMPTS_MAX;
+use super::super::refusal::RefusalCode;
 use super::failed::Failed;
 
 /// The control API for one caller.
@@ -52,20 +53,27 @@ pub(super) struct Refused {
     /// The status of HTTP.
     pub(super) status: u16,
     pub(super) what: String,
+    /// True if another change came first.
+    pub(super) is_outdated: bool,
 }
 
 impl Refused {
+    fn new(status: u16, what: impl Into<String>) -> Self {
+        Self { status, what: what.into(), is_outdated: false }
+    }
+
     /// The failure of an addition: EEXIST if the object is there now.
     pub(super) fn of_addition(self, is_there: bool) -> Failed {
         let is_taken = self.status == 409 && is_there;
         let failed = Failed::from(self);
-        if is_taken { Failed { errno: EEXIST, ..failed } } else { failed }
+        if is_taken { Failed { errno: EEXIST, is_outdated: false, ..failed } } else { failed }
     }
 }
 
 #[derive(Deserialize)]
 struct ErrorBody {
     error: String,
+    code: Option<RefusalCode>,
     hint: Option<String>,
 }
 
@@ -105,13 +113,13 @@ impl Native {
         if let Some(refused) = &self.refusal {
             return Err(refused.clone());
         }
-        let inside = |_| Refused { status: 500, what: "the request failed inside".to_owned() };
+        let inside = |_| Refused::new(500, "the request failed inside");
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .body(body)
-            .map_err(|error| Refused { status: 400, what: error.to_string() })?;
+            .map_err(|error| Refused::new(400, error.to_string()))?;
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
@@ -133,6 +141,7 @@ impl Native {
             return Ok((status != StatusCode::NO_CONTENT).then_some(body));
         }
         let refused = serde_json::from_slice::<ErrorBody>(&body).ok();
+        let is_outdated = refused.as_ref().is_some_and(|refused| refused.code == Some(RefusalCode::Changed));
         let what = refused.map_or_else(
             || status.to_string(),
             |refused| match refused.hint {
@@ -140,7 +149,7 @@ impl Native {
                 None => refused.error,
             },
         );
-        Err(Refused { status: status.as_u16(), what })
+        Err(Refused { is_outdated, ..Refused::new(status.as_u16(), what) })
     }
 
     async fn get<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<T, Refused> {
@@ -195,20 +204,29 @@ impl Native {
         Ok(status.namespaces.into_iter().filter_map(size).collect())
     }
 
+    /// Removes the object of a call that fails later, also if other changes come first: it must not be found by the next attempt.
+    pub(super) async fn take_back(&self, path: &str) -> Result<(), Failed> {
+        again(|| self.delete(path)).await.map_err(|left| Failed { is_outdated: false, ..left })
+    }
+
+    async fn delete(&self, path: &str) -> Result<(), Failed> {
+        Ok(self.ask("DELETE", path, None).await.map(drop)?)
+    }
+
     /// Changes settings of a namespace.
     pub(super) async fn patch_namespace(&self, nqn: &str, nsid: u32, body: Value) -> Result<(), Failed> {
         Ok(self.ask("PATCH", &of_namespace(nqn, nsid), Some(body)).await.map(drop)?)
     }
 }
 
-/// Makes a call again as long as other changes alter what it is based on.
+/// Makes an attempt again as long as other changes come first.
 pub(super) async fn again<A, W>(attempt: impl Fn() -> W) -> Result<A, Failed>
 where
     W: Future<Output = Result<A, Failed>>,
 {
     for _ in 1..CALL_ATTEMPTS_MAX {
         match attempt().await {
-            Err(Failed { errno: EAGAIN, .. }) => {}
+            Err(Failed { is_outdated: true, .. }) => {}
             answer => return answer,
         }
     }
@@ -216,7 +234,7 @@ where
 }
 
 fn read<T: for<'de> Deserialize<'de>>(body: &[u8]) -> Result<T, Refused> {
-    serde_json::from_slice(body).map_err(|error| Refused { status: 500, what: error.to_string() })
+    serde_json::from_slice(body).map_err(|error| Refused::new(500, error.to_string()))
 }
 
 /// The path of a subsystem.
@@ -242,7 +260,7 @@ impl From<Refused> for Failed {
             507 => ENOSPC,
             _ => EINVAL,
         };
-        Self::new(errno, refused.what)
+        Self { is_outdated: refused.is_outdated, ..Self::new(errno, refused.what) }
     }
 }
 
@@ -264,8 +282,7 @@ mod tests {
     #[test]
     fn a_conflict_is_eexist_only_where_the_object_is_there() {
         let errno = |status, is_there| {
-            let refused = Refused { status, what: "it was changed at the same moment".to_owned() };
-            refused.of_addition(is_there).errno
+            Refused::new(status, "it was changed at the same moment").of_addition(is_there).errno
         };
         assert_eq!((errno(409, true), errno(409, false)), (EEXIST, EAGAIN));
         assert_eq!((errno(403, true), errno(503, true)), (EACCES, ETIMEDOUT));

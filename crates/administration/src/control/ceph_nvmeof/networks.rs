@@ -9,8 +9,8 @@ use serde_json::json;
 use topology::{InterfaceAddress, Machine};
 
 use super::failed::Failed;
-use super::listeners::{GroupListeners, SERVICE, in_clear, listen};
-use super::native::{Native, again, of_subsystem};
+use super::listeners::{GroupListeners, in_clear, listen, service};
+use super::native::{Native, of_subsystem};
 
 /// Requirements of a call on the listeners in its networks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,10 +21,6 @@ pub(super) struct Wanted {
 }
 
 pub(super) async fn add(native: Native, request: AddSubsystemNetworkReq) -> Result<ReqStatus, Failed> {
-    again(|| add_once(native.clone(), request.clone())).await
-}
-
-async fn add_once(native: Native, request: AddSubsystemNetworkReq) -> Result<ReqStatus, Failed> {
     let (nqn, mask) = (&request.subsystem_nqn, &request.network_mask);
     let doing = format!("Failure adding network {mask} for subsystem {nqn}");
     let failed = |failed: Failed| failed.amid(&doing);
@@ -43,10 +39,6 @@ async fn add_once(native: Native, request: AddSubsystemNetworkReq) -> Result<Req
 }
 
 pub(super) async fn delete(native: Native, request: DelSubsystemNetworkReq) -> Result<ReqStatus, Failed> {
-    again(|| delete_once(native.clone(), request.clone())).await
-}
-
-async fn delete_once(native: Native, request: DelSubsystemNetworkReq) -> Result<ReqStatus, Failed> {
     let (nqn, mask) = (&request.subsystem_nqn, &request.network_mask);
     let doing = format!("Failure deleting network {mask} for subsystem {nqn}");
     let failed = |failed: Failed| failed.amid(&doing);
@@ -118,7 +110,7 @@ async fn open_one(
     if !listeners.is_group {
         for address in local_addresses(network).await? {
             if !there.iter().any(|(known, _)| *known == address) {
-                let service = wanted.service.unwrap_or(SERVICE);
+                let service = service(wanted.service, wanted.is_secure);
                 opened.push(listen(native, &address.to_string(), service, wanted.is_secure).await?);
                 there.push((address, service));
             }

@@ -176,9 +176,15 @@ fn a_host_is_removed_with_or_without_its_connections() {
     assert_eq!(deleted(), Some(false), "it is back");
     let any = RemoveHostReq { keep_connections: Some(true), ..remove_host(NQN, "*") };
     assert_eq!(testbed.status("remove_host", &any), EINVAL);
-    let set = SetKeepHostConnectedReq { subsystem_nqn: NQN.to_owned(), host_nqn: HOST.to_owned() };
-    assert_eq!([(); 2].map(|()| testbed.status("set_keep_host_connected", &set)), [0, 0]);
-    let none = SetKeepHostConnectedReq { subsystem_nqn: "nqn.none".to_owned(), ..set };
+    let set = |keep_connected| SetKeepHostConnectedReq {
+        subsystem_nqn: NQN.to_owned(),
+        host_nqn: HOST.to_owned(),
+        keep_connected,
+    };
+    assert_eq!(SetKeepHostConnectedReq::decode(&b"\x18\x01"[..]).unwrap().keep_connected, Some(true));
+    let keeps = [None, Some(true), Some(false)];
+    assert_eq!(keeps.map(|keep| testbed.status("set_keep_host_connected", &set(keep))), [0; 3]);
+    let none = SetKeepHostConnectedReq { subsystem_nqn: "nqn.none".to_owned(), ..set(None) };
     assert_eq!(testbed.status("set_keep_host_connected", &none), ENOENT);
     let all: ConnectionsInfo = testbed.ask("list_connections", &ListConnectionsReq::default());
     assert_eq!((all.subsystem_nqn.as_str(), all.connections.len()), ("*", 1));
@@ -444,7 +450,7 @@ fn statistics_are_those_of_the_target() {
 }
 
 #[test]
-fn a_gateway_reports_its_location_and_its_limits() {
+fn a_gateway_reports_its_group_its_location_and_its_limits() {
     let testbed = Testbed::through(|native| {
         native.layer(from_fn(|request: Request, next: Next| async move {
             if request.uri().path() != "/v1/gateways" {
@@ -465,6 +471,10 @@ fn a_gateway_reports_its_location_and_its_limits() {
     let known = (info.hostname.as_str(), info.group.as_str(), info.location(), info.load_balancing_group);
     assert_eq!((info.status, known), (0, ("a", "gw", "east", 2)));
     assert!(info.max_hosts() >= info.max_hosts_per_subsystem() && info.max_hosts_per_subsystem() > 0);
+    // A subsystem has the group in its name, which the answer has in any case.
+    let created = [(); 2].map(|()| testbed.ask::<SubsysStatus>("create_subsystem", &create(NQN)));
+    let named = format!("{NQN}.gw");
+    assert_eq!(created.map(|created| (created.status, created.nqn)), [(0, named.clone()), (EEXIST, named)]);
 }
 
 #[test]

@@ -5,17 +5,17 @@ use ceph_nvmeof::{
     ListenAddress, Namespace, ReqStatus, SubsysStatus, Subsystem, SubsystemCli, SubsystemsInfo,
     SubsystemsInfoCli,
 };
-use engine::limits::NAMESPACES_MAX;
+use engine::limits::{NAMESPACES_MAX, SUBSYSTEMS_MAX};
 use engine::target::{NO_PORT, NamespaceConfig, SubsystemConfig};
 use gateway::GroupStatus;
 use libc::{EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::json;
 
-use super::failed::Failed;
+use super::failed::{Failed, Reply as _, check_room};
 use super::hosts::{check_closed, given, has_controller_key, host_of};
 use super::listeners::listeners_of;
 use super::namespaces::{bdev_name, hosts_of, is_visible_to_all, remove, trashes_image};
-use super::native::{Native, Refused, of_subsystem, user_of_serial};
+use super::native::{Native, Refused, again, of_subsystem, user_of_serial};
 use super::networks::{self, Wanted};
 
 /// Controllers that a gateway of a group has of its own.
@@ -23,53 +23,74 @@ const CONTROLLERS: u32 = 2048;
 /// Controllers of a target without a group.
 const CONTROLLERS_MAX: u32 = 65_519;
 
-pub(super) async fn create(native: Native, request: CreateSubsystemReq) -> Result<SubsysStatus, Failed> {
-    let mut nqn = request.subsystem_nqn.clone();
-    let failed =
-        |failed: Failed| failed.amid(format_args!("Failure creating subsystem {}", request.subsystem_nqn));
+/// Answers with the name of the subsystem in any case.
+pub(super) async fn create(native: Native, request: CreateSubsystemReq) -> SubsysStatus {
+    let doing = format!("Failure creating subsystem {}", request.subsystem_nqn);
+    let failed = |failed: Failed| failed.amid(doing.trim_end());
+    let (nqn, created) = match whole_name(&native, &request).await {
+        Ok(nqn) => {
+            let created = again(|| create_as(&native, &request, &nqn)).await;
+            (nqn, created)
+        }
+        Err(failed) => (request.subsystem_nqn.clone(), Err(failed)),
+    };
+    let outcome = created.map(|()| SubsysStatus::default()).map_err(failed);
+    SubsysStatus { nqn, ..SubsysStatus::of(outcome) }
+}
+
+/// Name of a subsystem that is to be created. The group's is a part of it by default.
+async fn whole_name(native: &Native, request: &CreateSubsystemReq) -> Result<String, Failed> {
+    let nqn = &request.subsystem_nqn;
     if nqn.is_empty() {
-        return Err(Failed::new(EINVAL, "Failure creating subsystem, missing subsystem NQN"));
+        return Err(Failed::new(EINVAL, "missing subsystem NQN"));
     }
     if !request.enable_ha {
-        return Err(failed(Failed::new(EINVAL, "HA must be enabled for subsystems")));
+        return Err(Failed::new(EINVAL, "HA must be enabled for subsystems"));
     }
-    if !request.no_group_append()
-        && let Some(group) = native.group().await?
-    {
-        nqn = format!("{nqn}.{}", group_name(&group));
+    if request.no_group_append() {
+        return Ok(nqn.clone());
     }
+    let group = native.group().await?;
+    Ok(group.map_or_else(|| nqn.clone(), |group| format!("{nqn}.{}", group_name(&group))))
+}
+
+async fn create_as(native: &Native, request: &CreateSubsystemReq, nqn: &str) -> Result<(), Failed> {
     let subsystems = native.subsystems().await?;
     if subsystems.iter().any(|subsystem| subsystem.nqn == nqn) {
-        return Err(failed(Failed::new(EEXIST, "Subsystem already exists")));
+        return Err(Failed::new(EEXIST, "Subsystem already exists"));
     }
     if let Some(user) = user_of_serial(&subsystems, &request.serial_number) {
         let what = format!("Serial number {} is already used by subsystem {user}", request.serial_number);
-        return Err(failed(Failed::new(EEXIST, what)));
+        return Err(Failed::new(EEXIST, what));
     }
+    check_room(subsystems.len(), SUBSYSTEMS_MAX, "subsystems")?;
     // It is found where listeners are created for it, and in its networks.
-    let mut config = SubsystemConfig::new(&nqn, "", "");
+    let mut config = SubsystemConfig::new(nqn, "", "");
     (config.allow_any_host, config.ports) = (false, vec![NO_PORT]);
-    let opened = open_networks(&native, &mut config, &request).await.map_err(failed)?;
+    let opened = open_networks(native, &mut config, request).await?;
     let mut body = json!({ "nqn": nqn, "ports": config.ports, "networks": config.networks });
     if !request.serial_number.is_empty() {
         body["serial"] = request.serial_number.as_str().into();
     }
     if let Err(refused) = native.ask("POST", "/v1/subsystems", Some(body)).await {
-        networks::close(&native, &opened).await;
-        let is_there = native.subsystem(&nqn, ENOENT).await.is_ok();
-        return Err(failed(refused.of_addition(is_there)));
+        networks::close(native, &opened).await;
+        let is_there = native.subsystem(nqn, ENOENT).await.is_ok();
+        return Err(refused.of_addition(is_there));
     }
     if let Some(key) = given(&request.dhchap_key)
-        && let Err(refused) = set_key(&native, &nqn, Some(key)).await
+        && let Err(refused) = set_key(native, nqn, Some(key)).await
     {
         // No host may use it yet, so its removal leaves no trace.
-        if let Err(left) = native.ask("DELETE", &of_subsystem(&nqn), None).await {
+        let removed = native.take_back(&of_subsystem(nqn)).await;
+        if let Err(left) = &removed {
             tracing::warn!(nqn, error = left.what, "a subsystem that got no key stays");
         }
-        networks::close(&native, &opened).await;
-        return Err(failed(refused.into()));
+        networks::close(native, &opened).await;
+        let failed = Failed::from(refused);
+        // The next attempt would take what stays for what another call has created.
+        return Err(Failed { is_outdated: failed.is_outdated && removed.is_ok(), ..failed });
     }
-    Ok(SubsysStatus { nqn, ..SubsysStatus::default() })
+    Ok(())
 }
 
 /// Gives a new subsystem the networks that a call names. Returns the numbers of ports that were opened for them.

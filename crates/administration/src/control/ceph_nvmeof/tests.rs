@@ -168,7 +168,7 @@ fn a_subsystem_comes_and_goes_and_each_call_may_come_twice() {
     let created: Vec<SubsysStatus> = [(); 2].map(|()| testbed.ask("create_subsystem", &create(NQN))).into();
     assert_eq!((created[0].status, created[0].nqn.as_str()), (0, NQN));
     assert_eq!(created[0].error_message, "Success");
-    assert_eq!(created[1].status, EEXIST);
+    assert_eq!((created[1].status, created[1].nqn.as_str()), (EEXIST, NQN));
     assert!(created[1].error_message.ends_with("Subsystem already exists"), "{}", created[1].error_message);
     let serial = CreateSubsystemReq { serial_number: "S1".to_owned(), ..create("nqn.2016-06.io.spdk:other") };
     assert_eq!(testbed.ask::<SubsysStatus>("create_subsystem", &serial).status, EEXIST, "of another");

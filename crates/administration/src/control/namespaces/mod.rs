@@ -252,9 +252,7 @@ pub(super) fn remove(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         let removed = subsystem.namespaces.remove(at);
         // Another administrator may have put another namespace in its place since it was looked up.
         match &image {
-            Some(image) if !image.is_of(&removed) => {
-                Err(Refusal::conflict("the configuration was changed at the same moment; try again"))
-            }
+            Some(image) if !image.is_of(&removed) => Err(Refusal::changed()),
             _ => Ok(()),
         }
     })?;
