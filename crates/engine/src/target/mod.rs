@@ -65,6 +65,7 @@ pub use report::{
     CONTENT_TYPE, ControllerMetrics, ErrorMetrics, Exposition, ExpositionPieces, HostKeyAge, HostKeyKind,
     Measured, Metrics, NamespaceFailure, NamespaceMetrics, NamespaceState, NamespaceStatus, OperationMetrics,
     PortStatus, StageMetrics, StorageMetrics, SubsystemMetrics, SubsystemStatus, TargetStatus,
+    reported_queues,
 };
 pub use reservation::{RegistrantStatus, ReservationStatus};
 use reservation_worker::ReservationWorker;
