@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use gateway::MemberError;
 use signal_hook::consts::SIGINT;
 
+use crate::plain_text::plain;
+
 /// Why a command did not do what was asked.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -56,7 +58,8 @@ impl Failure {
             Failure::Usage(what) | Failure::Failed(what) | Failure::Interrupted(what) => {
                 // Messages of libraries come in several lines; the habit here is one.
                 let parts: Vec<&str> = what.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
-                Some(parts.join("; "))
+                // They quote names and paths of all who may change a target.
+                Some(plain(&parts.join("; ")))
             }
             Failure::Different | Failure::ReaderGone => None,
         }
@@ -94,6 +97,9 @@ mod tests {
     fn a_failure_is_one_line() {
         let failure = Failure::failed("first\n\n  second\n");
         assert_eq!(failure.line().as_deref(), Some("first; second"));
+        let quoting = Failure::usage("no file /disks/\u{1b}[2J\u{9b}1m\rµ\nselvedge: all is well");
+        let line = "no file /disks/\u{fffd}[2J\u{fffd}1m\u{fffd}µ; selvedge: all is well";
+        assert_eq!(quoting.line().as_deref(), Some(line));
         assert_eq!(Failure::ReaderGone.line(), None);
     }
 }

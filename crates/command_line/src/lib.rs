@@ -8,6 +8,7 @@ pub mod failure;
 pub mod flags;
 pub mod log;
 pub mod name_sources;
+pub mod plain_text;
 pub mod spec;
 mod standard_error;
 pub mod stop;

@@ -128,7 +128,7 @@ pub const METRICS_NAMESPACES_MAX: usize = NAMESPACES_MAX as usize;
 pub const METRICS_DETAILED_MAX: usize = 1024;
 /// Bytes from which on a piece of the text of metrics ends, behind the samples of a namespace.
 pub const METRICS_PIECE_BYTES: usize = 64 << 10;
-/// Controllers, and I/O queues of all of them together, that metrics report one by one: some 200 KB of text.
+/// I/O queues of all controllers together that metrics report one by one, in equal shares of hosts: some 200 KB of text.
 pub const METRICS_QUEUES_MAX: usize = 1024;
 /// Paths of attached disks that their process's metrics report one by one: some 5 MB of text.
 pub const METRICS_PATHS_MAX: usize = 256;

@@ -177,8 +177,8 @@ fn from_flags(
         hosts: asked.hosts.iter().map(ToString::to_string).collect(),
         ..SubsystemConfig::new(&nqn, &serial, MODEL_DEFAULT).with(flags.namespaces.clone())
     });
-    if let Some(name) = fabric.separated_names_beside(kept.unwrap_or(&FabricConfig::default())).first() {
-        return Err(Failure::usage(name.reason()));
+    if let Some(text) = fabric.former_texts_beside(kept.unwrap_or(&FabricConfig::default())).first() {
+        return Err(Failure::usage(text.reason()));
     }
     Ok(fabric.numbered())
 }

@@ -173,8 +173,8 @@ fn read_fabric(mut table: Spanned<DeTable<'_>>) -> Result<FabricConfig, Mistake>
         }
     }
     check_advertised(&fabric, &places)?;
-    if let Some(name) = fabric.separated_names().first() {
-        return Err(Mistake { what: name.reason(), span: span_of(&places, &name.path) });
+    if let Some(text) = fabric.former_texts().first() {
+        return Err(Mistake { what: text.reason(), span: span_of(&places, &text.path) });
     }
     let mut fabric = fabric.numbered();
     from_root(&mut fabric);
@@ -364,6 +364,7 @@ id = "gateway"
             (format!("{port}service = 70000\n{subsystem}"), 3, "65535"),
             (format!("{port}{subsystem}serial = \"\"\n"), 5, "20 printable"),
             (format!("{port}[[subsystem]]\nnqn = \"nqn.a,nqn.b\"\n"), 4, "comma or a space"),
+            (format!("{port}{subsystem}model = \"\\u001B\"\n"), 5, "control characters"),
             (format!("{port}{subsystem}{subsystem}"), 6, "twice"),
             (format!("{port}{subsystem}allow_any_host = false\n"), 3, "no host may use"),
             (format!("{port}{subsystem}{namespace}memory = \"1x\"\n"), 6, "not a size"),

@@ -500,8 +500,8 @@ fn check(before: &FabricConfig, wanted: &FabricConfig, permissions: Permissions)
         let refusal = Refusal::conflict("no address would be left to listen on").about("ports");
         return Err(refusal.hint("add another port first"));
     }
-    if let Some(name) = wanted.separated_names_beside(before).first() {
-        return Err(Refusal::unprocessable(name.reason()).about(&name.path));
+    if let Some(text) = wanted.former_texts_beside(before).first() {
+        return Err(Refusal::unprocessable(text.reason()).about(&text.path));
     }
     for (at, subsystem) in wanted.subsystems.iter().enumerate() {
         let Some(old) = before.subsystem(&subsystem.nqn).map(SubsystemConfig::by_nsid) else { continue };

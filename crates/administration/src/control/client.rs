@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use command_line::plain_text::plain;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
@@ -36,6 +37,7 @@ pub struct Client {
     token: Option<Token>,
     tls: Option<ClientTls>,
     patience: Duration,
+    is_for_terminal: bool,
 }
 
 impl fmt::Display for Client {
@@ -74,7 +76,7 @@ impl Client {
         }
         let has_tls = matches!(endpoint, Endpoint::Tls { .. });
         let tls = has_tls.then(|| ClientTls::new(tls.control_ca.as_deref(), own.as_ref())).transpose()?;
-        Ok(Self { endpoint, token, tls, patience: ANSWER_TIMEOUT })
+        Ok(Self { endpoint, token, tls, patience: ANSWER_TIMEOUT, is_for_terminal: false })
     }
 
     /// A client of the only target that runs here, if there is one.
@@ -86,6 +88,13 @@ impl Client {
     #[must_use]
     pub fn patient_for(self, patience: Duration) -> Self {
         Self { patience, ..self }
+    }
+
+    /// The same, for answers that are printed on a terminal: their texts have neither control characters nor line breaks. They are
+    /// names, paths and reasons of all who may change the target, and might forge lines.
+    #[must_use]
+    pub fn for_terminal(self) -> Self {
+        Self { is_for_terminal: true, ..self }
     }
 
     /// Asks for a value.
@@ -131,8 +140,15 @@ impl Client {
     }
 
     fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, Failure> {
-        serde_json::from_slice(bytes)
-            .map_err(|error| Failure::failed(format!("invalid response from {}: {error}", self.endpoint)))
+        let invalid = |error: serde_json::Error| {
+            Failure::failed(format!("invalid response from {}: {error}", self.endpoint))
+        };
+        if !self.is_for_terminal {
+            return serde_json::from_slice(bytes).map_err(invalid);
+        }
+        let mut answer: Value = serde_json::from_slice(bytes).map_err(invalid)?;
+        make_plain(&mut answer);
+        serde_json::from_value(answer).map_err(invalid)
     }
 
     /// Sends a request. One that reaches the old process of a target which is handed over is sent to the new process.
@@ -234,6 +250,16 @@ impl Client {
     }
 }
 
+/// Makes all texts in an answer plain.
+fn make_plain(answer: &mut Value) {
+    match answer {
+        Value::String(text) => *text = plain(text),
+        Value::Array(values) => values.iter_mut().for_each(make_plain),
+        Value::Object(fields) => fields.values_mut().for_each(make_plain),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 /// The only target whose socket is where sockets are by default.
 fn only_target() -> Result<Endpoint, Failure> {
     let folders = default_folders();
@@ -298,8 +324,23 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use prerequisite::patience;
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn texts_for_a_terminal_are_plain() {
+        let (endpoint, patience) = (Endpoint::None, ANSWER_TIMEOUT);
+        let client = Client { endpoint, token: None, tls: None, patience, is_for_terminal: false };
+        let answer = br#"{"path": "/a\u001b[2J\nnamespace 2", "remarks": ["\u009b1m", 7]}"#;
+        let exact: Value = client.read(answer).expect("JSON");
+        assert_eq!(exact["path"], "/a\u{1b}[2J\nnamespace 2");
+        let shown: Value = client.for_terminal().read(answer).expect("JSON");
+        assert_eq!(
+            shown,
+            json!({ "path": "/a\u{fffd}[2J\u{fffd}namespace 2", "remarks": ["\u{fffd}1m", 7] })
+        );
+    }
 
     /// Takes a request on each connection, and sends these responses.
     fn serve(socket: &Path, responses: &'static [&'static str]) -> thread::JoinHandle<()> {
@@ -328,6 +369,7 @@ mod tests {
             token: None,
             tls: None,
             patience: patience(),
+            is_for_terminal: false,
         };
         const ELSEWHERE: &str =
             "HTTP/1.1 421 Misdirected Request\r\ncontent-length: 15\r\n\r\n{\"error\": \"it\"}";

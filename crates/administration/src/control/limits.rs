@@ -39,7 +39,9 @@ pub(super) const SLOW_BELOW_OPERATE_MAX: usize = 6;
 /// Users of the machine whose names are looked up at a time: a directory service that is silent holds a thread for each.
 pub(super) const LOOK_UPS_MAX: usize = 2;
 /// Tasks under way at a time: each loads its cluster with all that it can take.
-pub(super) const TASKS_RUNNING_MAX: usize = 8;
+pub(super) const TASKS_RUNNING_MAX: usize = 12;
+/// Of these, those for callers that have no other: who has tasks of hours is not in the way of a short one.
+pub(super) const TASKS_RESERVE: usize = 4;
 /// Tasks that are remembered, with those under way.
 pub(super) const TASKS_KEPT_MAX: usize = 64;
 /// A request waits so long for the task it has started, and then leaves it to itself.
@@ -181,7 +183,7 @@ const _: () = {
     assert!(SLOW_MAX + LOOK_UPS_MAX < THREADS_MAX, "a question finds a thread");
     assert!(SLOW_BELOW_OPERATE_MAX < SLOW_BELOW_ADMIN_MAX && SLOW_BELOW_ADMIN_MAX < SLOW_MAX);
     assert!(CONNECTION_TIMEOUT.as_secs() > BODY_TIMEOUT.as_secs() + TASK_PATIENCE.as_secs());
-    assert!(TASKS_KEPT_MAX > TASKS_RUNNING_MAX);
+    assert!(TASKS_KEPT_MAX > TASKS_RUNNING_MAX && TASKS_RUNNING_MAX > TASKS_RESERVE);
     assert!(CALLER_IDLE_MAX.as_secs() > 2 * CONNECTION_TIMEOUT.as_secs(), "no call is cut off");
     assert!(VIEW_DURATION.as_secs() < CONNECTION_TIMEOUT.as_secs(), "a viewer's time ends in order");
     assert!(2 * VIEWERS_MAX <= CONNECTIONS_PER_PARTY_MAX, "requests get a permit beside viewers");

@@ -4,8 +4,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use engine::limits::METRICS_QUEUES_MAX;
-use engine::target::{CONTENT_TYPE, Exposition, ExpositionPieces, TargetStatus};
+use engine::target::{CONTENT_TYPE, Exposition, ExpositionPieces, TargetStatus, reported_queues};
 use engine::transport::info::StreamInfo;
 use gateway::{GroupStatus, UnreachedHost};
 
@@ -92,12 +91,16 @@ fn degraded(status: &GroupStatus) -> String {
 /// Kernel counters of each I/O queue's connection. They are read for a scrape, and not for live
 /// viewers.
 fn connections(status: &TargetStatus) -> String {
-    let queues = status.controllers.iter().flat_map(|controller| {
+    let of_controllers = status.controllers.iter().map(|controller| {
         let io = controller.queues.iter().filter(|queue| queue.queue_id > 0);
-        io.filter_map(move |queue| Some((controller, queue.queue_id, queue.stream.as_ref()?)))
+        let queues = io.filter_map(|queue| Some((controller, queue.queue_id, queue.stream.as_ref()?)));
+        (controller.host_nqn.as_str(), queues.collect::<Vec<_>>())
     });
+    let of_controllers: Vec<_> = of_controllers.collect();
+    let counts: Vec<_> = of_controllers.iter().map(|(host, queues)| (*host, queues.len())).collect();
     // The same that have series of their own.
-    let queues: Vec<_> = queues.take(METRICS_QUEUES_MAX).collect();
+    let reported = of_controllers.iter().zip(reported_queues(&counts));
+    let queues: Vec<_> = reported.flat_map(|((_, queues), reported)| &queues[..reported]).collect();
     let mut text = Exposition::default();
     for (name, kind, help, value) in CONNECTIONS {
         text.family(name, kind, help);

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::limits::{SHUTDOWN_TIMEOUT, TASKS_KEPT_MAX, TASKS_RUNNING_MAX};
+use super::access::Identity;
+use super::limits::{SHUTDOWN_TIMEOUT, TASKS_KEPT_MAX, TASKS_RESERVE, TASKS_RUNNING_MAX};
 use super::refusal::Refusal;
 
 /// A task, as it is at a moment.
@@ -67,6 +68,7 @@ struct State {
 #[derive(Debug)]
 struct Entry {
     task: Task,
+    caller: Identity,
     refusal: Option<Refusal>,
 }
 
@@ -89,8 +91,15 @@ impl State {
         self.tasks.iter().find(|entry| entry.task.id == id)
     }
 
-    fn running(&self) -> impl Iterator<Item = &Task> {
-        self.tasks.iter().map(|entry| &entry.task).filter(|task| task.state == TaskState::Running)
+    fn running(&self) -> impl Iterator<Item = &Entry> {
+        self.tasks.iter().filter(|entry| entry.task.state == TaskState::Running)
+    }
+
+    /// Number of tasks that may be under way for this caller to start another. A task is never ended for another one, so that the
+    /// last places are for callers without any.
+    fn running_max(&self, caller: &Identity) -> usize {
+        let has_one = self.running().any(|entry| entry.caller == *caller);
+        if has_one { TASKS_RUNNING_MAX - TASKS_RESERVE } else { TASKS_RUNNING_MAX }
     }
 }
 
@@ -106,14 +115,15 @@ impl Progress {
 }
 
 impl Tasks {
-    /// Starts to do `what` to `image`; one thing at a time is done to an image.
+    /// Starts to do `what` to `image` for a caller; one thing at a time is done to an image.
     pub(super) fn start(
         &self,
+        caller: &Identity,
         what: &str,
         image: &str,
         work: impl FnOnce(&Progress) -> Result<(), Refusal> + Send + 'static,
     ) -> Result<Task, Refusal> {
-        let task = self.enter(what, image)?;
+        let task = self.enter(caller, what, image)?;
         let progress = Progress { id: task.id, shared: self.shared.clone() };
         let run = move || {
             // A panic has to reach the waiting request like any other failure.
@@ -131,14 +141,15 @@ impl Tasks {
         Ok(task)
     }
 
-    fn enter(&self, what: &str, image: &str) -> Result<Task, Refusal> {
+    fn enter(&self, caller: &Identity, what: &str, image: &str) -> Result<Task, Refusal> {
         let mut state = self.shared.lock();
-        if let Some(other) = state.running().find(|task| task.image == image) {
+        if let Some(Entry { task: other, .. }) = state.running().find(|entry| entry.task.image == image) {
             let refusal = Refusal::conflict(format!("task {} is at {image}: {}", other.id, other.what));
             return Err(refusal.hint("wait until that is done"));
         }
-        if state.is_ending || state.running().count() >= TASKS_RUNNING_MAX {
-            let refusal = Refusal::new(503, format!("{TASKS_RUNNING_MAX} tasks are under way already"));
+        let running = state.running().count();
+        if state.is_ending || running >= state.running_max(caller) {
+            let refusal = Refusal::new(503, format!("{running} tasks are under way already"));
             return Err(refusal.hint("wait until one is done"));
         }
         let ended = |entry: &Entry| entry.task.state != TaskState::Running;
@@ -157,7 +168,7 @@ impl Tasks {
             total: 0,
             error: None,
         };
-        state.tasks.push(Entry { task: task.clone(), refusal: None });
+        state.tasks.push(Entry { task: task.clone(), caller: caller.clone(), refusal: None });
         Ok(task)
     }
 
@@ -228,11 +239,15 @@ mod tests {
 
     use super::*;
 
+    fn token(name: &str) -> Identity {
+        Identity::Token(name.to_owned())
+    }
+
     #[test]
     fn a_task_tells_how_far_it_is_and_how_it_ended() {
-        let tasks = Tasks::default();
+        let (tasks, caller) = (Tasks::default(), token("operator"));
         let ((go_on, may_go_on), (reported, hear)) = (channel::<()>(), channel());
-        let task = tasks.start("flatten", "rbd/a", move |progress| {
+        let task = tasks.start(&caller, "flatten", "rbd/a", move |progress| {
             let _ = progress.tell(1, 4);
             reported.send(()).unwrap();
             may_go_on.recv().unwrap();
@@ -242,29 +257,30 @@ mod tests {
         hear.recv().unwrap();
         let Outcome::Running(task) = tasks.wait(id, Duration::ZERO) else { panic!("it waits") };
         assert_eq!((task.state, task.done, task.total), (TaskState::Running, 1, 4));
-        let refused = tasks.start("flatten", "rbd/a", |_| Ok(())).unwrap_err();
+        let refused = tasks.start(&caller, "flatten", "rbd/a", |_| Ok(())).unwrap_err();
         assert!(refused.status == 409 && refused.error.contains("task 1"), "{refused}");
         go_on.send(()).unwrap();
         assert!(matches!(tasks.wait(id, patience()), Outcome::Done));
         assert_eq!(tasks.get(id).map(|task| (task.state, task.done)), Some((TaskState::Done, 4)));
-        let failing = tasks.start("flatten", "rbd/a", |_| Err(Refusal::conflict("no clone"))).unwrap();
+        let failing =
+            tasks.start(&caller, "flatten", "rbd/a", |_| Err(Refusal::conflict("no clone"))).unwrap();
         let Outcome::Failed(refusal) = tasks.wait(failing.id, patience()) else { panic!("it fails") };
         assert_eq!(refusal.status, 409);
         assert_eq!(tasks.list()[1].error.as_deref(), Some("no clone"));
-        let panicking = tasks.start("flatten", "rbd/a", |_| panic!("on purpose")).unwrap();
+        let panicking = tasks.start(&caller, "flatten", "rbd/a", |_| panic!("on purpose")).unwrap();
         assert!(matches!(tasks.wait(panicking.id, patience()), Outcome::Failed(_)));
     }
 
     #[test]
     fn tasks_have_limits_and_end_with_the_program() {
-        let tasks = Tasks::default();
+        let (tasks, many) = (Tasks::default(), token("many"));
         for number in 0..TASKS_KEPT_MAX + 3 {
-            let task = tasks.start("flatten", &format!("rbd/{number}"), |_| Ok(())).unwrap();
+            let task = tasks.start(&many, "flatten", &format!("rbd/{number}"), |_| Ok(())).unwrap();
             assert!(matches!(tasks.wait(task.id, patience()), Outcome::Done));
         }
         assert_eq!((tasks.list().len(), tasks.get(1)), (TASKS_KEPT_MAX, None));
         let (begun, begins) = channel();
-        for number in 0..TASKS_RUNNING_MAX {
+        let start = |caller: &Identity, number: usize| {
             let begun = begun.clone();
             let work = move |progress: &Progress| {
                 begun.send(()).unwrap();
@@ -273,9 +289,19 @@ mod tests {
                 }
                 Err(Refusal::new(503, "ended"))
             };
-            tasks.start("flatten", &format!("rbd/{number}"), work).unwrap();
+            tasks.start(caller, "flatten", &format!("rbd/{number}"), work)
+        };
+        let of_many = TASKS_RUNNING_MAX - TASKS_RESERVE;
+        for number in 0..of_many {
+            start(&many, number).unwrap();
         }
-        assert_eq!(tasks.start("flatten", "rbd/more", |_| Ok(())).unwrap_err().status, 503);
+        assert_eq!(start(&many, TASKS_RUNNING_MAX).unwrap_err().status, 503, "the rest is for others");
+        for number in of_many..TASKS_RUNNING_MAX {
+            let other = token(&format!("other-{number}"));
+            start(&other, number).unwrap();
+            assert_eq!(start(&other, TASKS_RUNNING_MAX).unwrap_err().status, 503, "it has one");
+        }
+        assert_eq!(start(&token("late"), TASKS_RUNNING_MAX).unwrap_err().status, 503);
         for _ in 0..TASKS_RUNNING_MAX {
             begins.recv().unwrap();
         }

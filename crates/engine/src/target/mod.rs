@@ -36,9 +36,9 @@ use change::ImageWatch;
 use change::{Absence, ChangeRequest, Configurator};
 pub use change::{EarlyImages, secret_file_faults};
 pub use config::{
-    AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, GroupState,
-    HostKeyConfig, KeyKind, KnownHost, MODEL_DEFAULT, NO_PORT, NamespaceConfig, NamespaceOwned, NetworkMask,
-    Nguid, OtherPort, PortConfig, QosConfig, ReferralConfig, SealedSecret, SeparatedName, SettingError,
+    AnaGroupConfig, BLOCK_SIZE_DEFAULT, Change, CommandQuiesce, Denial, Directives, FabricConfig, FormerText,
+    GroupState, HostKeyConfig, KeyKind, KnownHost, MODEL_DEFAULT, NO_PORT, NamespaceConfig, NamespaceOwned,
+    NetworkMask, Nguid, OtherPort, PortConfig, QosConfig, ReferralConfig, SealedSecret, SettingError,
     StorageConfig, SubsystemConfig, TlsUse, Visibility, WriteProtection, check_block_size, check_congestion,
     check_serial, check_subsystem_nqn, free_nsid, free_port, parse_uuid, parse_write_delay,
 };
@@ -65,6 +65,7 @@ pub use report::{
     CONTENT_TYPE, ControllerMetrics, ErrorMetrics, Exposition, ExpositionPieces, HostKeyAge, HostKeyKind,
     Measured, Metrics, NamespaceFailure, NamespaceMetrics, NamespaceState, NamespaceStatus, OperationMetrics,
     PortStatus, StageMetrics, StorageMetrics, SubsystemMetrics, SubsystemStatus, TargetStatus,
+    reported_queues,
 };
 pub use reservation::{RegistrantStatus, ReservationStatus};
 use reservation_worker::ReservationWorker;

@@ -12,8 +12,17 @@ use crate::flags::OutputFormat;
 use crate::flags::control::ControlFlags;
 use crate::report;
 
-/// The target that the flags mean.
+/// The target that the flags mean, whose answers are printed.
 pub(super) fn client(flags: &ControlFlags) -> Result<Client, Failure> {
+    let client = exact_client(flags)?;
+    Ok(match flags.output.output_format {
+        OutputFormat::Normal => client.for_terminal(),
+        OutputFormat::Json => client,
+    })
+}
+
+/// The same for answers that are to be read again.
+pub(super) fn exact_client(flags: &ControlFlags) -> Result<Client, Failure> {
     Client::new(flags.control.as_ref(), flags.control_token_file.as_deref(), &flags.tls)
 }
 

@@ -11,7 +11,7 @@ use engine::target::{FabricConfig, secret_file_faults};
 use hyper::Method;
 use serde_json::Value;
 
-use super::ask::{cell, client, items, tell};
+use super::ask::{cell, client, exact_client, items, tell};
 use super::namespace::say_shrink;
 use crate::config::{target_dump, target_file};
 use crate::control::difference;
@@ -46,7 +46,7 @@ pub(super) fn run(action: &ConfigAction) -> Result<(), Failure> {
         ConfigAction::Diff { file, shrink, control } => put(file, *shrink, true, control),
         ConfigAction::Apply { file, shrink, control } => put(file, *shrink, false, control),
         ConfigAction::Dump { format, control } => {
-            let mut fabric: FabricConfig = client(control)?.get("/v1/config")?;
+            let mut fabric: FabricConfig = exact_client(control)?.get("/v1/config")?;
             // The target has them as they came; a file is compared with others, and read.
             fabric.ports.sort_by_key(|port| port.id);
             match (format, control.output.output_format) {

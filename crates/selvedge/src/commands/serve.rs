@@ -149,12 +149,8 @@ fn begin(
             subsystem.nqn
         );
     }
-    for name in engine.fabric.separated_names() {
-        tracing::warn!(
-            "{} `{}`: no host can have or ask for a name with a comma or a space; kept from an earlier version, remove it",
-            name.path,
-            name.name
-        );
+    for text in engine.fabric.former_texts() {
+        tracing::warn!("{} {}; kept from an earlier version, remove or replace it", text.path, text.reason());
     }
     // An error in the flags is reported at once; a service that starts with the machine waits for its disks.
     engine.may_disks_be_absent = flags.namespaces.is_empty();

@@ -2,9 +2,11 @@
 //! that hosts do not show.
 
 use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use nvme::Status;
+use nvme::features::FeatureId;
 use nvme::reservation::{PersistenceChange, RegisterAction};
 use serde_json::Value;
 
@@ -63,4 +65,22 @@ fn a_registration_that_cannot_be_kept_is_logged_with_the_remedy() {
     let logged = serving.lines_until("Refused a registration");
     let line = logged.last().expect("that one");
     assert!(line.contains("WARN") && line.contains("host-1") && line.contains("--state-dir"), "{line}");
+}
+
+#[test]
+fn a_host_that_may_not_set_persistence_is_logged_seldom() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state").display().to_string();
+    let arguments = ["-s", "0", "-n", raw_host::NQN, "--namespace", "memory:1m", "--state-dir", &state];
+    let mut serving = Serving::controlled("none", &arguments);
+    let address: SocketAddr = format!("127.0.0.1:{}", serving.port).parse().expect("an address");
+    let [mut registered, mut other] = [1, 2].map(|number| Party::connect(address, number));
+    registered.register(1);
+    for _ in 0..32 {
+        let status = other.set_feature(FeatureId::RESERVATION_PERSISTENCE, 1, 1);
+        assert_status(status, Status::RESERVATION_CONFLICT, "another host is registered");
+    }
+    let logged = serving.lines_until("times=32");
+    let refused = logged.iter().filter(|line| line.contains("Refused to set Reservation Persistence"));
+    assert!(refused.count() < 20);
 }

@@ -69,7 +69,7 @@ fn names_as_linux_has_them_are_served_and_used() {
 }
 
 #[test]
-fn a_name_that_an_earlier_version_kept_does_not_end_the_target() {
+fn texts_that_an_earlier_version_kept_do_not_end_the_target() {
     let folder = tempfile::tempdir().expect("a folder");
     let (state, control) = (folder.path().join("state"), folder.path().join("c.sock"));
     std::fs::create_dir(&state).unwrap();
@@ -79,9 +79,12 @@ fn a_name_that_an_earlier_version_kept_does_not_end_the_target() {
     Serving::controlled(&control, &[&kept[..], &begun].concat()).kill();
     let file = state.join("state.json");
     let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replacen("\"nqn.h\"", "\"nqn.h\", \"nqn.b,nqn.c\"", 1)).unwrap();
+    let text = text.replacen("\"nqn.h\"", "\"nqn.h\", \"nqn.b,nqn.c\"", 1);
+    let forged = "\"model\": \"Disk\\u001b\\n  hosts      any\"";
+    assert!(text.contains("\"model\": \"Selvedge\""), "{text}");
+    std::fs::write(&file, text.replacen("\"model\": \"Selvedge\"", forged, 1)).unwrap();
     let mut serving = Serving::controlled(&control, &kept[2..]);
-    assert!(serving.logs("subsystems[0].hosts[1] `nqn.b,nqn.c`: no host can have or ask for a name"));
+    assert!(serving.logs("subsystems[0].hosts[1] `nqn.b,nqn.c`: an NQN cannot contain a comma"));
     let at = format!("--control={control}");
     let hosts = |line: &[&str]| json(&selvedge(&[line, &["-o", "json", &at]].concat()));
     assert_eq!(hosts(&["host", "list", "nqn.a"])["hosts"], serde_json::json!(["nqn.h", "nqn.b,nqn.c"]));
@@ -90,4 +93,11 @@ fn a_name_that_an_earlier_version_kept_does_not_end_the_target() {
     hosts(&["host", "deny", "nqn.a", "nqn.b,nqn.c"]);
     let again = selvedge(&["host", "allow", "nqn.a", "nqn.b,nqn.c", &at]);
     assert!(stderr(&again).contains("comma or a space"), "{}", stderr(&again));
+    // So it is with a model, which forges no line.
+    let shown = selvedge(&["subsystem", "show", "nqn.a", &at]);
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.contains("Disk\u{fffd}\u{fffd}  hosts      any\n"), "{shown}");
+    let again = selvedge(&["subsystem", "set", "nqn.a", "--model", "Disk\u{7}", &at]);
+    assert!(stderr(&again).contains("a model cannot contain control characters"), "{}", stderr(&again));
+    hosts(&["subsystem", "set", "nqn.a", "--model", "Disk"]);
 }

@@ -111,10 +111,10 @@ impl Reader {
             }
         }
         if let Some(model) = text(attributes, "model").filter(|model| !model.trim().is_empty()) {
-            if model.is_ascii() && model.len() <= 40 {
+            if model.is_ascii() && model.len() <= 40 && !model.contains(char::is_control) {
                 config.model = model;
             } else {
-                self.lose(&join(path, "model"), "a model is at most 40 ASCII characters");
+                self.lose(&join(path, "model"), "a model is at most 40 printable ASCII characters");
             }
         }
     }

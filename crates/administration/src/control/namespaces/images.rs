@@ -400,7 +400,7 @@ fn run(
     work: impl FnOnce() -> Result<(), Refusal> + Send + 'static,
 ) -> Result<Option<Task>, Refusal> {
     let tasks = ask.administration.tasks();
-    let task = tasks.start(what, &image_path(image), move |_| work())?;
+    let task = tasks.start(&ask.caller.identity, what, &image_path(image), move |_| work())?;
     match tasks.wait(task.id, TASK_PATIENCE) {
         Outcome::Done => Ok(None),
         Outcome::Failed(refusal) => Err(refusal),
@@ -499,11 +499,12 @@ pub(in crate::control) fn flatten(ask: &Ask<'_>) -> Result<Answer, Refusal> {
     let image = changeable(image_of(&namespace)?)?;
     let reached = Image::reach(image)?;
     reached.size()?;
-    let task = ask.administration.tasks().start("flatten", &image_path(image), move |progress| {
+    let (tasks, caller) = (ask.administration.tasks(), &ask.caller.identity);
+    let task = tasks.start(caller, "flatten", &image_path(image), move |progress| {
         Ok(reached.pool.flatten_image(reached.name(), &|done, total| progress.tell(done, total))?)
     })?;
     // What cannot be done at all is refused as such.
-    match ask.administration.tasks().wait(task.id, LOOK_INTERVAL) {
+    match tasks.wait(task.id, LOOK_INTERVAL) {
         Outcome::Failed(refusal) => Err(refusal),
         Outcome::Done | Outcome::Running(_) => Answer::begun(&task),
     }

@@ -7,6 +7,7 @@ mod directives;
 mod error;
 mod fabric;
 mod forgotten;
+mod former_text;
 mod host_key;
 mod known_host;
 mod names;
@@ -15,7 +16,6 @@ mod nguid;
 mod quiesce_check;
 mod rights;
 mod sealed_secret;
-mod separated;
 mod tls_rule;
 mod tls_use;
 mod visibility;
@@ -32,6 +32,7 @@ pub use fabric::{
     AnaGroupConfig, FabricConfig, GroupState, NO_PORT, NamespaceConfig, PortConfig, QosConfig,
     ReferralConfig, StorageConfig, SubsystemConfig, free_nsid, free_port,
 };
+pub use former_text::FormerText;
 pub use host_key::HostKeyConfig;
 pub use known_host::KnownHost;
 pub use network_mask::NetworkMask;
@@ -40,7 +41,6 @@ pub(crate) use quiesce_check::check_quiesce_bound;
 pub use rights::{Denial, NamespaceOwned};
 pub(crate) use sealed_secret::KeySource;
 pub use sealed_secret::{KeyKind, SealedSecret};
-pub use separated::SeparatedName;
 pub use tls_use::TlsUse;
 pub use visibility::Visibility;
 pub use write_protection::WriteProtection;

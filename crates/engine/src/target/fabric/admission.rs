@@ -296,6 +296,8 @@ pub(crate) struct Refusals {
     unaccepted: Seldom,
     /// Registrations that are to persist, where nothing is kept.
     unkept: Seldom,
+    /// Settings of Reservation Persistence by hosts that are not registered.
+    unregistered: Seldom,
 }
 
 impl Refusals {
@@ -352,6 +354,11 @@ impl Refusals {
     /// Counts a registration that is to persist where nothing is kept; the number if it is one to be logged.
     pub(crate) fn count_unkept(&self) -> Option<u64> {
         self.unkept.count_to_log(ring::now())
+    }
+
+    /// Counts a setting of Reservation Persistence by a host that is not registered; the number if it is one to be logged.
+    pub(crate) fn count_unregistered(&self) -> Option<u64> {
+        self.unregistered.count_to_log(ring::now())
     }
 
     /// Counts a controller whose keep alive timer ran out.

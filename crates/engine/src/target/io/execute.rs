@@ -3,7 +3,7 @@
 
 use nvme::Status;
 
-use super::work::{Work, check_copy, check_end, dataset_range, next_piece, piece_done};
+use super::work::{Work, allocated_at_once, check_copy, check_end, dataset_range, next_piece, piece_done};
 use crate::backend::{Backend, Device, Memory, ZeroMethod};
 use crate::limits::{BUFFER_LENGTH_MAX, WORK_PIECE, ZEROED_BYTES_PER_WORK_BYTE};
 use crate::ring::{Buffer, BufferPool, StorageOp};
@@ -233,7 +233,7 @@ impl StepContext<'_> {
             // Durability was asked for: the zeroes are there, and are made to stay.
             Work::Zero { range, .. } if range.length == 0 => StorageOp::Sync,
             Work::Zero { range, method: ZeroMethod::Allocate(mode), .. } => {
-                StorageOp::Allocate { mode, offset: range.offset, length: range.length }
+                StorageOp::Allocate { mode, offset: range.offset, length: allocated_at_once(range) }
             }
             Work::Zero { range, method: ZeroMethod::Write, durable, .. } => {
                 let mut buffer = self.pool.take(range.length.min(BUFFER_LENGTH_MAX as u64) as usize);

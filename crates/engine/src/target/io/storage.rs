@@ -9,7 +9,7 @@ use super::commands::Commands;
 use super::context::Context;
 use super::request::{Next, Operation, Request, State};
 use super::sync_verdict::{SyncVerdict, end_sync};
-use super::work::Work;
+use super::work::{Work, allocated_at_once};
 use crate::backend::{Backend, Device, ZeroMethod};
 use crate::limits::BUFFER_LENGTH_MAX;
 use crate::ring::{Buffer, StorageOp};
@@ -159,7 +159,7 @@ impl Commands {
             }
             Work::Zero { range, method, deallocate, durable } => {
                 let done = match method {
-                    ZeroMethod::Allocate(_) => range.length,
+                    ZeroMethod::Allocate(_) => allocated_at_once(range),
                     ZeroMethod::Write => moved as u64,
                 };
                 if let Err(status) = self.unmark(index, ByteRange { offset: range.offset, length: done }) {

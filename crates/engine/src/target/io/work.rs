@@ -127,6 +127,12 @@ impl Work {
     }
 }
 
+/// Bytes of the next operation that zeroes a range without sending zeroes. Storage that writes them all the same needs no longer for
+/// it than for a command that keeps to WZSL: what a lost host has asked for ends within the Command Quiesce Time.
+pub(super) fn allocated_at_once(range: ByteRange) -> u64 {
+    range.length.min(WRITE_ZEROES_LENGTH_MAX)
+}
+
 /// A command that has passed all checks.
 pub(super) struct Checked<'a> {
     pub(super) entry: &'a SubmissionEntry,

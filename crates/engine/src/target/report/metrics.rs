@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::host_key_age::{HostKeyAge, host_key_ages};
+use super::queue_shares::reported_queues;
 use crate::backend::Backend;
-use crate::limits::{METRICS_DETAILED_MAX, METRICS_NAMESPACES_MAX, METRICS_QUEUES_MAX};
+use crate::limits::{METRICS_DETAILED_MAX, METRICS_NAMESPACES_MAX};
 use crate::ring;
 use crate::target::config::{FabricConfig, GroupState};
 use crate::target::fabric::Fabric;
@@ -53,7 +54,7 @@ pub struct Metrics {
     pub congestion_changes: Vec<(&'static str, u64)>,
     /// Namespaces beyond `limits::METRICS_NAMESPACES_MAX`, which are left out.
     pub namespaces_omitted: usize,
-    /// Queues beyond `limits::METRICS_QUEUES_MAX`, which are left out.
+    /// Queues beyond `limits::METRICS_QUEUES_MAX`, or beyond their host's share of that, which are left out.
     pub queues_omitted: usize,
 }
 
@@ -232,22 +233,31 @@ impl Metrics {
                 namespaces,
             });
         }
-        let mut queues_left = METRICS_QUEUES_MAX;
-        for controller in fabric.controllers() {
-            let mut queues: Vec<QueueMetrics> = controller.meters.living();
-            metrics.queues_omitted += queues.len().saturating_sub(queues_left);
-            queues.truncate(queues_left);
-            queues_left -= queues.len();
-            metrics.controllers.push(ControllerMetrics {
-                cntlid: controller.id,
-                subsystem: controller.subsystem.nqn.clone(),
-                host_nqn: controller.host.nqn.clone(),
-                port: controller.port,
-                queues,
-            });
-        }
+        (metrics.controllers, metrics.queues_omitted) = controllers_of(fabric);
         metrics
     }
+}
+
+/// All controllers, and the number of queues that are left out.
+fn controllers_of(fabric: &Fabric) -> (Vec<ControllerMetrics>, usize) {
+    let mut all: Vec<ControllerMetrics> = fabric
+        .controllers()
+        .iter()
+        .map(|controller| ControllerMetrics {
+            cntlid: controller.id,
+            subsystem: controller.subsystem.nqn.clone(),
+            host_nqn: controller.host.nqn.clone(),
+            port: controller.port,
+            queues: controller.meters.living(),
+        })
+        .collect();
+    let counts: Vec<_> = all.iter().map(|one| (one.host_nqn.as_str(), one.queues.len())).collect();
+    let (reported, mut omitted) = (reported_queues(&counts), 0);
+    for (controller, reported) in all.iter_mut().zip(reported) {
+        omitted += controller.queues.len() - reported;
+        controller.queues.truncate(reported);
+    }
+    (all, omitted)
 }
 
 /// The namespaces a subsystem has, and those of which something was counted.

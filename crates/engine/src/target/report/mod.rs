@@ -6,6 +6,7 @@ mod families;
 mod host_key_age;
 mod measured;
 mod metrics;
+mod queue_shares;
 mod status;
 
 pub use exposition::{CONTENT_TYPE, Exposition};
@@ -17,6 +18,7 @@ pub use metrics::{
     ControllerMetrics, ErrorMetrics, Metrics, NamespaceMetrics, OperationMetrics, StageMetrics,
     StorageMetrics, SubsystemMetrics,
 };
+pub use queue_shares::reported_queues;
 pub use status::{
     NamespaceFailure, NamespaceState, NamespaceStatus, PortStatus, SubsystemStatus, TargetStatus,
 };

@@ -306,7 +306,7 @@ fn set_persistence(
     for namespace in namespaces {
         check_served(fabric, namespace)?;
         let state = lock(&namespace.reservations);
-        check_may_set(&state, (controller, address), namespace)?;
+        check_may_set(&state, fabric, (controller, address), namespace)?;
     }
     for namespace in namespaces {
         let mut state = lock(&namespace.reservations).clone();
@@ -329,7 +329,7 @@ fn set_shared_persistence(
             let Some(shared) = namespace.shared_reservations() else { continue };
             shared_reservations::change(namespace, shared, |state| {
                 check_served(fabric, namespace)?;
-                check_may_set(state, by, namespace)?;
+                check_may_set(state, fabric, by, namespace)?;
                 Ok(Outcome { changed: sets && state.set_persists(persists), ..Outcome::default() })
             })?;
         }
@@ -340,6 +340,7 @@ fn set_shared_persistence(
 /// Sees that a host is registered where others are.
 fn check_may_set(
     state: &Reservations,
+    fabric: &Fabric,
     (controller, address): (&Controller, SocketAddr),
     namespace: &Namespace,
 ) -> Result<(), Status> {
@@ -347,11 +348,13 @@ fn check_may_set(
     if state.registrants().is_empty() || state.is_registered(host.digest) {
         return Ok(());
     }
-    let (host, subsystem, nsid) = (&host.nqn, &controller.subsystem.nqn, namespace.nsid);
-    tracing::warn!(
-        host, %address, controller = controller.id, subsystem, nsid,
-        "Refused to set Reservation Persistence: others are registered, and it is not"
-    );
+    if let Some(times) = fabric.refusals.count_unregistered() {
+        let (host, subsystem, nsid) = (&host.nqn, &controller.subsystem.nqn, namespace.nsid);
+        tracing::warn!(
+            host, %address, controller = controller.id, subsystem, nsid, times,
+            "Refused to set Reservation Persistence: others are registered, and it is not"
+        );
+    }
     Err(Status::RESERVATION_CONFLICT.do_not_retry())
 }
 

@@ -10,3 +10,4 @@ mod pair;
 mod place;
 mod reservation;
 mod rig;
+mod zeroes;

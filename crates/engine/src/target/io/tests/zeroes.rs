@@ -1,0 +1,37 @@
+//! Write Zeroes of more than hosts are told to ask for.
+
+use nvme::Status;
+use nvme::io::IoCommand;
+
+use super::rig::Rig;
+use crate::limits::WRITE_ZEROES_LENGTH_MAX;
+
+/// Two of the longest pieces, and a block.
+const BLOCKS: u64 = 2 * WRITE_ZEROES_LENGTH_MAX / 4096 + 1;
+
+#[test]
+fn a_disk_makes_long_zeroes_in_pieces_and_makes_them_durable_at_the_end() {
+    let mut rig = Rig::on_disk(8 + BLOCKS);
+    let (start, blocks) = (8, BLOCKS as u32);
+    let command = IoCommand::WriteZeroes { start, blocks, force_unit_access: true, deallocate: true };
+    rig.send(1, &command, &[], false);
+    for operation in
+        ["allocate 33554432 at 32768", "allocate 33554432 at 33587200", "allocate 4096 at 67141632", "sync"]
+    {
+        assert_eq!((rig.operations(), rig.answers()), (vec![operation.to_owned()], vec![]));
+        rig.store(&[]);
+    }
+    assert_eq!(rig.statuses(), [(1, Status::SUCCESS)]);
+}
+
+#[test]
+fn a_piece_that_the_disk_has_no_room_for_fails_the_command() {
+    let mut rig = Rig::on_disk(BLOCKS);
+    let (start, blocks) = (0, BLOCKS as u32);
+    let command = IoCommand::WriteZeroes { start, blocks, force_unit_access: false, deallocate: false };
+    rig.send(1, &command, &[], false);
+    rig.store(&[]);
+    rig.store_with(0, Err(libc::ENOSPC));
+    assert_eq!(rig.statuses(), [(1, Status::CAPACITY_EXCEEDED)]);
+    assert_eq!(rig.stored_left(), 0, "nothing more is zeroed");
+}
