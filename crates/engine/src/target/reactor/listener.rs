@@ -289,26 +289,29 @@ impl Accepting {
                     self.spare = None;
                     let refused = listening.socket.accept().map(drop).map_err(|error| error.kind());
                     self.spare = core::spare_descriptor();
-                    // The system says that it has none also when no connection waits. The next one is announced.
-                    if refused == Err(io::ErrorKind::WouldBlock) {
-                        return Ok(());
-                    }
-                    if let Some(times) = self.fabric.refusals.count_without_room() {
-                        tracing::warn!(%error, times, "no room for another connection; it is refused");
-                    }
-                    if refused.is_err() {
-                        return Err(error);
+                    match refused {
+                        Ok(()) => {
+                            if let Some(times) = self.fabric.refusals.count_without_room() {
+                                tracing::warn!(%error, times, "no room for another connection; it is refused");
+                            }
+                        }
+                        // The system says that it has none also when no connection waits. The next one is announced.
+                        Err(io::ErrorKind::WouldBlock) => return Ok(()),
+                        Err(_) => return Err(self.unaccepted(error)),
                     }
                 }
                 Err(error) if is_of_peer(&error) => {}
-                Err(error) => {
-                    if let Some(times) = self.fabric.refusals.count_unaccepted() {
-                        tracing::warn!(%error, times, "cannot accept a connection; retrying");
-                    }
-                    return Err(error);
-                }
+                Err(error) => return Err(self.unaccepted(error)),
             }
         }
+    }
+
+    /// Logs why a connection stays in the system's queue, where it is tried again.
+    fn unaccepted(&self, error: io::Error) -> io::Error {
+        if let Some(times) = self.fabric.refusals.count_unaccepted() {
+            tracing::warn!(%error, times, "cannot accept a connection; retrying");
+        }
+        error
     }
 }
 
