@@ -261,8 +261,8 @@ fn check_keeps(fabric: &Fabric, controller: &Controller) -> Result<(), Status> {
             controller = controller.id,
             subsystem,
             times,
-            "Refused a registration that persists through power loss, as all of Linux do: the target has no state \
-             directory (--state-dir)"
+            "Refused a registration that persists through power loss, as each one of Linux does: the target has no \
+             state directory (--state-dir)"
         );
     }
     Err(Status::INVALID_FIELD.do_not_retry())
