@@ -1,4 +1,4 @@
-//! Text of one line for a terminal, whoever chose the names, paths and messages in it.
+//! Text of one line for a terminal; names, paths and messages in it may be of any origin.
 
 /// The text without characters that steer a terminal, line breaks included: `�` stands for each.
 pub fn plain(text: &str) -> String {

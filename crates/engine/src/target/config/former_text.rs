@@ -1,5 +1,5 @@
 //! Texts that earlier versions took and kept, and that are refused where they are new: names with a comma or a space, which no host
-//! can have or ask for, and models with control characters, which go to the terminal of whoever looks.
+//! can have or ask for, and models with control characters, which reach the terminals of administrators.
 
 use nvme::discovery::{Nqn, NqnError};
 
@@ -22,12 +22,12 @@ impl FormerText {
     }
 }
 
-/// What is wrong with the name of a host or subsystem.
+/// Fault of the name of a host or subsystem.
 fn fault_of_name(name: &str) -> Option<String> {
     Nqn::configured(name).err().filter(|error| *error == NqnError::Separator).map(|error| error.to_string())
 }
 
-/// What is wrong with a model.
+/// Fault of a model.
 fn fault_of_model(model: &str) -> Option<String> {
     let has_control = model.contains(char::is_control);
     has_control.then(|| "a model cannot contain control characters".to_owned())

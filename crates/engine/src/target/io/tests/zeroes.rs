@@ -1,4 +1,4 @@
-//! Write Zeroes of more than hosts are told to ask for.
+//! Write Zeroes above the limit that hosts read.
 
 use nvme::Status;
 use nvme::io::IoCommand;
