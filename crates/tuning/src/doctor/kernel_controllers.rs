@@ -1,6 +1,7 @@
 //! Controllers of the kernel's initiator as sysfs has them, of a live machine or a recording: their states, and the path
 //! policies of their subsystems.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use engine::address::HostAddress;
@@ -10,6 +11,8 @@ const CLASS: &str = "sys/class/nvme";
 const SUBSYSTEMS: &str = "sys/class/nvme-subsystem";
 /// Controllers that are looked at: those of a hundred subsystems over ten paths each.
 const CONTROLLERS_MAX: usize = 1024;
+/// Namespaces of a controller whose ANA state is read.
+const NAMESPACES_MAX: usize = 256;
 
 /// A controller over TCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub(crate) struct KernelController {
     pub(crate) reconnect_delay_s: Option<u32>,
     /// True if its connections are encrypted.
     pub(crate) has_tls: bool,
+    /// ANA state over this path by the number of the namespace's disk; empty where the target reports none.
+    pub(crate) ana_states: BTreeMap<u32, String>,
 }
 
 /// A subsystem with the policy by which the kernel chooses among its paths.
@@ -76,7 +81,21 @@ fn controller(machine: &Machine, name: &str) -> Option<KernelController> {
         source: part("host_traddr").or_else(|| part("src_addr")).and_then(ip),
         reconnect_delay_s: text("reconnect_delay").and_then(|delay| delay.parse().ok()),
         has_tls: text("tls_key").is_some(),
+        ana_states: ana_states(machine, name),
     })
+}
+
+/// ANA states of the disks of a path, such as `nvme0c1n2`, by their last number: all paths of a namespace share it.
+fn ana_states(machine: &Machine, name: &str) -> BTreeMap<u32, String> {
+    let folder = format!("{CLASS}/{name}");
+    let names = machine.list(&folder).unwrap_or_default();
+    let disks = names.iter().filter(|name| name.starts_with("nvme") && name.contains('c'));
+    let state = |disk: &String| {
+        let (_, number) = disk.rsplit_once('n')?;
+        let state = machine.read(&format!("{folder}/{disk}/ana_state")).ok()?;
+        Some((number.parse().ok()?, state.trim().to_owned()))
+    };
+    disks.take(NAMESPACES_MAX).filter_map(state).collect()
 }
 
 /// The subsystems' policies.
@@ -112,6 +131,7 @@ mod tests {
             recording.file(&file("subsysnqn"), "nqn.a\n");
             recording.file(&file("reconnect_delay"), "10\n");
         }
+        recording.file(&format!("{CLASS}/nvme10/nvme0c10n3/ana_state"), "non-optimized\n");
         recording.file(&format!("{SUBSYSTEMS}/nvme-subsys0/subsysnqn"), "nqn.a\n");
         recording.file(&format!("{SUBSYSTEMS}/nvme-subsys0/iopolicy"), "numa\n");
         let machine = Machine::of_recording("a", recording);
@@ -120,7 +140,8 @@ mod tests {
         assert_eq!(found[0].target, Some("[fe80::1]:4420".parse().unwrap()));
         assert_eq!((found[0].source, found[1].source), (None, Some("10.0.0.1".parse().unwrap())));
         assert_eq!((found[1].state.as_str(), found[1].reconnect_delay_s), ("connecting", Some(10)));
-        assert!(!found[1].has_tls);
+        assert!(!found[1].has_tls && found[0].ana_states.is_empty());
+        assert_eq!(found[1].ana_states, BTreeMap::from([(3, "non-optimized".to_owned())]));
         let found = policies(&machine);
         assert_eq!((found[0].name.as_str(), found[0].policy.as_str()), ("nvme-subsys0", "numa"));
     }
