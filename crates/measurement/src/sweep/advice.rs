@@ -33,7 +33,7 @@ pub struct Surroundings {
     pub processors: usize,
     /// True if the target is on the same machine.
     pub is_local: bool,
-    /// Bits a second that all links to the target carry, where they say.
+    /// Bits a second that all links to the target carry in one direction, where they say.
     pub link_bits: Option<u64>,
 }
 
@@ -237,7 +237,7 @@ fn limit<'a>(
     let processors = around.processors.max(1);
     let workers = best.workers.min(processors).max(1) as f64;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
-    let bytes = (best.bw_bytes.mean + best.iops.mean * PDU_BYTES) * PACKETS;
+    let bytes = (best.bw_bytes.mean + best.iops.mean * PDU_BYTES) * best.point.one_way_share() * PACKETS;
     let link = around.link_bits.map(|bits| bytes * 8.0 / bits as f64);
     let used = processors as f64 * busy;
     // The kernel's work for the network is partly charged to no process: interrupt time is reported separately.

@@ -93,6 +93,23 @@ fn the_bottleneck_is_the_resource_that_is_full() {
     assert!(titles(&all).contains(&"Throughput grows nearly in proportion with outstanding I/O"));
 }
 
+/// Reads and writes that together would be more than a link carries in one direction.
+#[test]
+fn a_mix_fills_a_link_by_its_busier_direction() {
+    let is_network = |workload: &str| {
+        let (plan, points) = sweep(&format!("{workload} --iodepth 1,16,64"), |point| closed(point, 50_000.0));
+        let link = Surroundings { link_bits: Some(1_700_000_000), ..SURROUNDINGS };
+        let all = findings(&plan, &points, Some(link));
+        titles(&all).iter().any(|title| title.starts_with("The network limits"))
+    };
+    for workload in ["--rw randread", "--rw randrw --rwmixread 95", "--rw readwrite --rwmixread 5"] {
+        assert!(is_network(workload), "{workload}");
+    }
+    for workload in ["--rw randrw", "--rw rw", "--rw randrw --rwmixread 70"] {
+        assert!(!is_network(workload), "{workload}");
+    }
+}
+
 /// A link that is slower than it says, between processors that a polling target keeps busy.
 #[test]
 fn full_processors_are_not_the_limit_of_sizes_with_the_same_bandwidth() {

@@ -84,6 +84,15 @@ impl Point {
         !matches!(self.kind(), "read" | "randread") && !reads_only
     }
 
+    /// Part of the data that goes in its busier direction: links carry reads and writes at the same time.
+    pub(crate) fn one_way_share(&self) -> f64 {
+        if !matches!(self.kind(), "readwrite" | "randrw") {
+            return 1.0;
+        }
+        let reads = self.number("rwmixread").unwrap_or(50).min(100);
+        reads.max(100 - reads) as f64 / 100.0
+    }
+
     /// True if writes have Force Unit Access.
     pub(crate) fn forces_unit_access(&self) -> bool {
         self.value("sync").is_some_and(|mode| !matches!(mode, "none" | "0"))
