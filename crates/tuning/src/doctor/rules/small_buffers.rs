@@ -7,7 +7,7 @@ use crate::diagnosis::finding::{Finding, Severity};
 use crate::doctor::case::Case;
 use crate::doctor::host::{Carried, Host};
 use crate::doctor::rule::Rule;
-use crate::tune::advice::{buffer_wanted_bytes, link_mbps};
+use crate::tune::advice::{BUFFER_BYTES_MAX, buffer_wanted_bytes, link_mbps};
 
 pub(super) const RULE: Rule = Rule { name: "small-buffers", judge };
 
@@ -82,15 +82,32 @@ fn held(host: &Host, side: Side) -> Option<Finding> {
         .map(|text| format!("net.ipv4.{name} is {}", words(text)))
         .into_iter()
         .fold(finding, Finding::seen);
-    let wanted = wanted(host, now).unwrap_or(BYTES_MAX);
     Some(
         finding
             .cure(
                 &format!("Allow larger buffers {where_}, or use more I/O queues; a reader that is busy needs a processor."),
                 "A connection has as much under way as the link takes in a round trip.",
             )
-            .command(format!("sysctl -w net.ipv4.{name}='4096 {} {wanted}'", if name == "tcp_rmem" { 131_072 } else { 16_384 })),
+            .command(command(host, side, now)),
     )
+}
+
+/// Returns the command that allows larger buffers; for the other end, whose settings are not seen here, the one that shows them.
+fn command(host: &Host, side: Side, connection: &topology::Connection) -> String {
+    if side == Side::There {
+        return "sysctl net.ipv4.tcp_rmem".to_owned();
+    }
+    let [least, usual, most] = sizes(host, "tcp_wmem").unwrap_or([4096, 16_384, 0]);
+    // The buffer was full with what is allowed now: less than that is no cure.
+    let wanted = wanted(host, connection).unwrap_or(BYTES_MAX).max(most.saturating_mul(2));
+    format!("sysctl -w net.ipv4.tcp_wmem='{least} {usual} {}'", wanted.min(BUFFER_BYTES_MAX))
+}
+
+/// Returns the least, usual and greatest size of buffers by a setting.
+fn sizes(host: &Host, name: &str) -> Option<[u64; 3]> {
+    let values = host.setting(&format!("ipv4/{name}"))?.split_whitespace();
+    let values: Vec<u64> = values.filter_map(|value| value.parse().ok()).collect();
+    values.try_into().ok()
 }
 
 /// Returns the buffer size that a connection needs, if the speed of its link is known.
@@ -101,12 +118,7 @@ fn wanted(host: &Host, connection: &topology::Connection) -> Option<u64> {
 
 /// Settings that do not allow what a full link needs. The shortest round trip counts: a longer one may be waiting.
 fn by_settings(host: &Host, name: &str) -> Option<Finding> {
-    let values: Vec<u64> = host
-        .setting(&format!("ipv4/{name}"))?
-        .split_whitespace()
-        .filter_map(|value| value.parse().ok())
-        .collect();
-    let [least, usual, most] = values[..] else { return None };
+    let [least, usual, most] = sizes(host, name)?;
     let connections = host.now.iter().flat_map(|now| &now.connections);
     let need = connections.filter_map(|connection| {
         let interface = host.interface_of(connection)?;
@@ -158,6 +170,21 @@ mod tests {
         assert!(found.commands[0].contains("tcp_wmem"), "{found:?}");
         let found = named_first(&waiting(0, 300_000, 900_000), RULE.name);
         assert!(found.cause.contains("receiver's window"), "{found:?}");
+        assert_eq!(found.commands, ["sysctl net.ipv4.tcp_rmem"]);
+    }
+
+    #[test]
+    fn no_cure_allows_less_than_now() {
+        for (now, wanted) in [
+            ("4096 16384 33554432", "'4096 16384 67108864'"),
+            ("8192\t65536\t2147483647", "'8192 65536 2147483647'"),
+            ("4096 16384 65536", "'4096 16384 1048576'"),
+        ] {
+            let mut case = waiting(800_000, 0, 900_000);
+            case.host.settings.insert("ipv4/tcp_wmem".into(), now.into());
+            let found = named_first(&case, RULE.name);
+            assert_eq!(found.commands, [format!("sysctl -w net.ipv4.tcp_wmem={wanted}")]);
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::report::table::{Side, Table};
 use crate::sweep::plan::Plan;
 use crate::sweep::summary::Summary;
 
-pub(crate) use network::{LONG_US, buffer_wanted_bytes};
+pub(crate) use network::{BUFFER_BYTES_MAX, LONG_US, buffer_wanted_bytes};
 pub(crate) use queues::link_mbps;
 
 /// Data that advice depends on.

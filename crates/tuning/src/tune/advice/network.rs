@@ -16,6 +16,9 @@ const FAST_MBPS: u64 = 10_000;
 /// Bytes of a packet that are not TCP's data: IPv4 and TCP with timestamps.
 const HEADER_BYTES: u32 = 52;
 
+/// The most that `tcp_rmem` and `tcp_wmem` take: both are signed numbers of 32 bits.
+pub(crate) const BUFFER_BYTES_MAX: u64 = (1 << 31) - 1;
+
 /// Segments sent again, for each connection, that are more than chance at its beginning. How many were sent in all is not
 /// known.
 const LOST_PER_FLOW: u64 = 10;
@@ -116,9 +119,11 @@ pub(super) fn packets(case: &Case<'_>) -> Vec<Recommendation> {
     found
 }
 
-/// The largest buffer that a connection should be allowed: twice what is under way when the link is full.
+/// The largest buffer that a connection should be allowed: twice what is under way when the link is full, as far as the kernel
+/// allows it.
 pub(crate) fn buffer_wanted_bytes(mbps: u64, rtt_us: u64) -> u64 {
-    mbps.saturating_mul(rtt_us).saturating_div(4).checked_next_power_of_two().unwrap_or(u64::MAX)
+    let twice = mbps.saturating_mul(rtt_us) / 4;
+    twice.min(BUFFER_BYTES_MAX).next_power_of_two().min(BUFFER_BYTES_MAX)
 }
 
 /// Socket buffers that are too small for what is under way on the longest path.

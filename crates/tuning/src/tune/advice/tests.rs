@@ -109,6 +109,7 @@ fn a_long_way_needs_windows_and_buffers() {
     // 100 Gbit/s for 10 ms are 125 MB.
     assert_eq!(value(&all, "net.ipv4.tcp_rmem").unwrap().value, (1_u64 << 28).to_string());
     assert_eq!(value(&all, "net.ipv4.tcp_wmem").unwrap().now.as_deref(), Some("4194304"));
+    assert_eq!(buffer_wanted_bytes(400_000, 300_000), BUFFER_BYTES_MAX);
     long.congestion_available = "reno cubic".to_owned();
     let all = Recommendations::of(&long);
     let command = value(&all, "congestion").unwrap().command.clone().unwrap();
