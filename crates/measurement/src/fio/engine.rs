@@ -23,17 +23,15 @@ const DISK: &[&str] = &[
     "io_uring_cmd",
     "libaio",
     "libblkio",
-    "libcufile",
-    "libhipfile",
     "posixaio",
     "sg",
     "solarisaio",
-    "splice",
     "windowsaio",
     "xnvme",
 ];
 
-const DISK_IN_STEP: &[&str] = &["mmap", "psync", "pvsync", "pvsync2", "sync", "vsync"];
+const DISK_IN_STEP: &[&str] =
+    &["libcufile", "libhipfile", "mmap", "psync", "pvsync", "pvsync2", "splice", "sync", "vsync"];
 
 const OTHER_STORAGE: &[&str] = &[
     "dev-dax",
@@ -119,6 +117,7 @@ mod tests {
             ("external:/opt/spdk/build/fio/spdk_nvme", Engine::Disk),
             ("spdk", Engine::Disk),
             (ENGINE_DEFAULT, Engine::DiskInStep),
+            ("splice", Engine::DiskInStep),
             ("rbd", Engine::OtherStorage),
             ("null", Engine::NoData("it transfers nothing")),
             ("libiao", Engine::Unknown),

@@ -6,8 +6,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::engine::Engine;
+use crate::spec::fio_numbers::{number, only_size, same_for_all};
+
 /// Lines that begin with a brace and are not a document, before the search is given up.
 const FALSE_STARTS_MAX: usize = 64;
+/// Name of the sum of all clients' jobs.
+const ALL_CLIENTS: &str = "All clients";
 
 /// Result of one run of fio.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,9 +60,17 @@ struct Document {
     #[serde(rename = "fio version", default)]
     version: String,
     #[serde(rename = "global options", default)]
-    global: Options,
+    global: GlobalOptions,
     #[serde(alias = "client_stats")]
     jobs: Vec<Entry>,
+}
+
+/// Options of all jobs; since fio 3.39, those of each client where there are several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum GlobalOptions {
+    All(Options),
+    OfClients(Vec<Options>),
 }
 
 #[derive(Default, Deserialize)]
@@ -68,6 +81,8 @@ struct Options(BTreeMap<String, Value>);
 struct Entry {
     #[serde(default)]
     jobname: String,
+    /// Client that ran the job.
+    hostname: Option<String>,
     #[serde(default)]
     groupid: i64,
     #[serde(default)]
@@ -120,8 +135,8 @@ pub fn read(text: &str) -> Result<FioRun, String> {
     let mut jobs: Vec<FioJob> = Vec::new();
     // Clones that do not report together have an entry each; they are one job, which ran once.
     let mut groups: Vec<(&str, i64)> = Vec::new();
-    for entry in &document.jobs {
-        let job = entry.job(&document.global);
+    for entry in document.jobs.iter().filter(|entry| !entry.is_sum_of_clients()) {
+        let job = entry.job(document.global.of(entry.hostname.as_deref()));
         let group = (entry.jobname.as_str(), entry.groupid);
         match groups.iter().position(|other| *other == group) {
             Some(at) if jobs[at].is_like(&job) => jobs[at].add(&job),
@@ -214,20 +229,68 @@ impl Options {
     }
 }
 
+impl Default for GlobalOptions {
+    fn default() -> Self {
+        Self::All(Options::default())
+    }
+}
+
+impl GlobalOptions {
+    /// Returns the options that jobs of a client have in common.
+    fn of(&self, hostname: Option<&str>) -> Option<&Options> {
+        match self {
+            Self::All(options) => Some(options),
+            Self::OfClients(all) => {
+                all.iter().find(|options| options.text(["hostname"; 2]).as_deref() == hostname)
+            }
+        }
+    }
+}
+
 impl Entry {
+    /// True for the sum of several clients, beside which each of their jobs has an entry.
+    fn is_sum_of_clients(&self) -> bool {
+        self.jobname == ALL_CLIENTS && self.hostname.is_some() && self.options.0.is_empty()
+    }
+
+    fn option(&self, global: Option<&Options>, names: [&str; 2]) -> Option<String> {
+        self.options.text(names).or_else(|| global?.text(names))
+    }
+
+    fn count(&self, global: Option<&Options>, name: &str) -> u32 {
+        self.option(global, [name; 2]).and_then(|text| text.parse().ok()).unwrap_or(1)
+    }
+
+    /// Bytes of a command, if all have one size. A split comes before a range, and a range before the plain size.
+    fn block_bytes(&self, global: Option<&Options>) -> Option<u64> {
+        for (name, names) in [("bssplit", ["bssplit"; 2]), ("bsrange", ["bsrange", "blocksize_range"])] {
+            if let Some(text) = self.option(global, names) {
+                return number(only_size(name, &text)?).ok();
+            }
+        }
+        let text = self.option(global, ["bs", "blocksize"]).unwrap_or_else(|| "4k".to_owned());
+        number(same_for_all(&text)?).ok()
+    }
+
+    /// Commands that a job keeps outstanding: engines in step have one, whatever number was given.
+    fn depth(&self, global: Option<&Options>) -> u32 {
+        let is_in_step = |name: String| Engine::of(&name) == Engine::DiskInStep;
+        let is_offloaded = self.option(global, ["io_submit_mode"; 2]).is_some_and(|mode| mode == "offload");
+        if !is_offloaded && self.option(global, ["ioengine"; 2]).is_some_and(is_in_step) {
+            return 1;
+        }
+        self.count(global, "iodepth")
+    }
+
     /// Returns figures and options of the job.
-    fn job(&self, global: &Options) -> FioJob {
-        let option = |names| self.options.text(names).or_else(|| global.text(names));
-        let count = |name| option([name, name]).and_then(|text| text.parse().ok()).unwrap_or(1);
-        let bs = option(["bs", "blocksize"]).map_or(Ok(crate::spec::size::Size(4096)), |text| text.parse());
-        let numjobs: u32 = count("numjobs");
+    fn job(&self, global: Option<&Options>) -> FioJob {
         let some = |side: &Option<Side>| side.as_ref().filter(|side| side.total_ios > 0).map(Side::figures);
         FioJob {
             name: self.jobname.clone(),
-            rw: option(["rw", "readwrite"]).unwrap_or_else(|| "read".to_owned()),
-            bs_bytes: bs.ok().map(|size| size.0),
-            iodepth: count("iodepth"),
-            numjobs,
+            rw: self.option(global, ["rw", "readwrite"]).unwrap_or_else(|| "read".to_owned()),
+            bs_bytes: self.block_bytes(global),
+            iodepth: self.depth(global),
+            numjobs: self.count(global, "numjobs"),
             error: self.error,
             read: some(&self.read),
             write: some(&self.write),
@@ -336,6 +399,57 @@ mod tests {
         // Jobs of two groups ran one after the other.
         let groups = text.replacen(r#""jobname": "a""#, r#""jobname": "a", "groupid": 1"#, 1);
         assert_eq!(read(&groups).unwrap().jobs.len(), 3);
+    }
+
+    #[test]
+    fn options_mean_what_they_mean_in_fio() {
+        let job = |options: &str| {
+            let text = format!(r#"{{"jobs": [{{"jobname": "a", "job options": {{{options}}}}}]}}"#);
+            read(&text).unwrap().jobs.remove(0)
+        };
+        for (options, bytes) in [
+            ("", Some(4096)),
+            (r#""bs": "8k,8k""#, Some(8192)),
+            (r#""bs": "8k", "bssplit": "4k/50:64k/50""#, None),
+            (r#""bssplit": "16k/100""#, Some(16_384)),
+            (r#""bsrange": "4k-64k""#, None),
+            (r#""blocksize_range": "64k-64k""#, Some(65_536)),
+        ] {
+            assert_eq!(job(options).bs_bytes, bytes, "{options}");
+        }
+        for (options, depth) in [
+            (r#""iodepth": "32""#, 32),
+            (r#""iodepth": "32", "ioengine": "io_uring""#, 32),
+            (r#""iodepth": "32", "ioengine": "psync""#, 1),
+            (r#""iodepth": "32", "ioengine": "psync", "io_submit_mode": "offload""#, 32),
+        ] {
+            assert_eq!(job(options).iodepth, depth, "{options}");
+        }
+    }
+
+    /// Output of `fio --client`, of fio 3.39 and before.
+    #[test]
+    fn the_sum_of_clients_is_no_job() {
+        let entry = |name: &str, host: &str, options: &str, ios: u64| {
+            format!(
+                r#"{{"jobname": "{name}", "hostname": "{host}", "port": 8765, {options}
+                "read": {{"total_ios": {ios}, "iops": {ios}.0}}}}"#
+            )
+        };
+        let options = r#""job options": {"iodepth": "8"},"#;
+        let all = [
+            entry("x", "a", options, 100),
+            entry("x", "b", options, 300),
+            entry("All clients", "b", "", 400),
+        ];
+        let own = |host: &str| format!(r#"{{"hostname": "{host}", "port": 8765, "rw": "randread"}}"#);
+        for global in [format!("[{}, {}]", own("a"), own("b")), own("a")] {
+            let text = format!(r#"{{"global options": {global}, "client_stats": [{}]}}"#, all.join(", "));
+            let run = read(&text).unwrap();
+            let [both] = run.jobs.as_slice() else { panic!("{run:?}") };
+            let ios = both.read.map(|side| side.ios);
+            assert_eq!((both.rw.as_str(), both.iodepth, ios), ("randread", 8, Some(400)), "{global}");
+        }
     }
 
     #[test]
