@@ -72,16 +72,17 @@ pub fn only_size<'a>(name: &str, text: &'a str) -> Option<&'a str> {
     only.filter(|size| number(size).is_ok())
 }
 
-/// A time: seconds, or with a unit.
+/// A time: seconds, or with a unit. Others than fio's are refused: it counts `10sec` and `10min` in microseconds, and `10 m` in
+/// seconds.
 pub fn time(text: &str) -> Result<Duration, String> {
     let hint = || format!("`{text}` is not a time: write 10, 10s, 500ms or 2m");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let unit_us: u64 = match unit.trim() {
+    let unit_us: u64 = match unit {
         "us" | "usec" => 1,
         "ms" | "msec" => 1000,
-        "" | "s" | "sec" => 1_000_000,
-        "m" | "min" => 60_000_000,
+        "" | "s" => 1_000_000,
+        "m" => 60_000_000,
         "h" => 3_600_000_000,
         "d" => 86_400_000_000,
         _ => return Err(hint()),
@@ -117,6 +118,16 @@ mod tests {
         for text in ["4i", "i", "Mi", "4kii", "", "4%", "four"] {
             let error = number(text).unwrap_err();
             assert!(error.contains(&format!("`{text}`")), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn times_have_the_units_of_fio() {
+        for (text, us) in [("10", 10_000_000), ("10s", 10_000_000), ("2m", 120_000_000), ("7usec", 7)] {
+            assert_eq!(time(text), Ok(Duration::from_micros(us)), "{text}");
+        }
+        for text in ["10sec", "10min", "10 m", "10 s", "m", ""] {
+            assert!(time(text).unwrap_err().contains("is not a time"), "{text}");
         }
     }
 
