@@ -76,16 +76,21 @@ fn link_iops(case: &Case<'_>) -> Option<u64> {
     Some(mbps * 1_000_000 / bits.max(1))
 }
 
-/// The speed of an interface: that of the devices that it stands on, or what it says where it has none. What a cable between two
-/// namespaces or a tunnel says of itself means nothing.
+/// The speed of an interface: what a bond, or a VLAN, says of itself, since a bond knows which of its members carry packets; else
+/// that of the devices that it stands on. What a cable between two namespaces or a tunnel says of itself means nothing.
 pub(crate) fn link_mbps(topology: &Topology, interface: &str) -> Option<u64> {
-    let devices = devices(topology, interface);
-    if !devices.is_empty() {
-        return devices.iter().map(|device| device.speed_mbps.map(u64::from)).sum();
-    }
     let own = topology.interface(interface)?;
     let is_link = matches!(own.kind, InterfaceKind::Bond | InterfaceKind::Vlan);
-    own.speed_mbps.filter(|_| is_link).map(u64::from)
+    if let Some(mbps) = own.speed_mbps.filter(|_| is_link) {
+        return Some(mbps.into());
+    }
+    let devices = devices(topology, interface);
+    if devices.is_empty() { None } else { sum_mbps(&devices) }
+}
+
+/// The speed of devices together, where all of them tell it.
+fn sum_mbps(devices: &[&Interface]) -> Option<u64> {
+    devices.iter().map(|device| device.speed_mbps.map(u64::from)).sum()
 }
 
 /// The devices with a link that an interface stands on.
@@ -100,15 +105,12 @@ pub(super) fn links_mbps(case: &Case<'_>) -> Option<u64> {
     let mut sum = 0;
     for name in interfaces(case) {
         let devices = devices(case.topology, name);
-        if devices.is_empty() {
-            sum += link_mbps(case.topology, name)?;
-        }
-        for device in devices {
-            if !counted.contains(&device.name.as_str()) {
-                counted.push(&device.name);
-                sum += u64::from(device.speed_mbps?);
-            }
-        }
+        let is_new = |device: &&&Interface| !counted.contains(&device.name.as_str());
+        let new: Vec<&Interface> = devices.iter().filter(is_new).copied().collect();
+        // Of an interface that shares devices with one before it, those that are its own count.
+        let is_apart = new.len() == devices.len();
+        sum += if is_apart { link_mbps(case.topology, name)? } else { sum_mbps(&new)? };
+        counted.extend(new.iter().map(|device| device.name.as_str()));
     }
     Some(sum)
 }

@@ -218,6 +218,41 @@ fn a_link_of_two_paths_counts_once_and_is_named() {
 }
 
 #[test]
+fn a_bond_is_as_fast_as_the_members_that_carry() {
+    let upper = |name: &str, lower: &[&str], kind, speed_mbps| topology::Interface {
+        name: name.to_owned(),
+        kind,
+        lower: lower.iter().map(|name| (*name).to_owned()).collect(),
+        speed_mbps,
+        ..topology::Interface::default()
+    };
+    let (bond, vlan) = (topology::InterfaceKind::Bond, topology::InterfaceKind::Vlan);
+    let members = ["eth0", "eth1"];
+    let topology = machine(vec![
+        device("eth0", 25_000, 8),
+        device("eth1", 25_000, 8),
+        upper("backup", &members, bond, Some(25_000)),
+        upper("shared", &members, bond, Some(50_000)),
+        upper("silent", &members, bond, None),
+        upper("a", &["backup"], vlan, Some(25_000)),
+        upper("b", &["backup"], vlan, Some(25_000)),
+    ]);
+    for (names, mbps) in [
+        (&["backup"][..], 25_000),
+        (&["shared"], 50_000),
+        (&["silent"], 50_000),
+        (&["a", "b"], 25_000),
+        (&["eth0", "eth1"], 50_000),
+    ] {
+        let mut paths = case(&topology, names[0], 50);
+        let first = paths.paths[0].clone();
+        let path = |name: &&str| Path { interface: (*name).to_owned(), ..first.clone() };
+        paths.paths = names.iter().map(path).collect();
+        assert_eq!(queues::links_mbps(&paths), Some(mbps), "{names:?}");
+    }
+}
+
+#[test]
 fn what_a_cable_without_a_device_says_of_its_speed_is_not_believed() {
     for kind in [topology::InterfaceKind::Veth, topology::InterfaceKind::Virtual] {
         let topology = machine(vec![topology::Interface { kind, ..device("veth0", 10_000, 4) }]);
