@@ -502,5 +502,8 @@ impl Client {
         self.requests -= std::mem::take(&mut self.extents);
         self.drop_incoming(storage);
         self.give_up(storage);
+        if self.commands > 0 {
+            storage.cancel(self.slot);
+        }
     }
 }
