@@ -45,6 +45,14 @@ pub const ACCEPTS_PER_TURN: usize = 32;
 /// Pause when the system has no descriptor or memory for another connection, in milliseconds: those that wait are not announced
 /// again, and whichever part of the process gives a descriptor back does not know of them.
 pub const ACCEPT_PAUSE_MS: u64 = 100;
+/// Time after which the system asks the machine of a silent client by TCP whether the connection exists, in seconds, the
+/// interval at which it asks again, and the questions without an answer after which the connection is closed. One whose machine
+/// has lost its power would stay for as long as the process. The sum is 15 minutes, for which TCP also sends replies again.
+pub const CLIENT_SILENCE_S: u64 = 300;
+/// Interval of the questions, in seconds.
+pub const CLIENT_QUESTION_S: u64 = 60;
+/// Number of the questions.
+pub const CLIENT_QUESTIONS: u32 = 10;
 /// Time for the TLS handshake of a client, in milliseconds: some round trips and some public-key
 /// work, of which a busy machine has many at a time. It holds more memory than a client that is
 /// silent.
