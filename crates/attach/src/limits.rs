@@ -96,6 +96,9 @@ pub const RECOVERY_TIMEOUT_MS: u64 = 90_000;
 /// kernel kills the process when one has no answer after 30 s, and a path may be missed for some
 /// seconds before it is known to be lost.
 pub const USER_REQUEST_TIMEOUT_MS: u64 = 10_000;
+/// Time for which a request to a user's block device may wait in all, in milliseconds: a write also waits for a lost controller
+/// to quiesce while there is another path.
+pub const USER_REQUEST_WAIT_MS: u64 = 20_000;
 /// Time for the file of a new block device to appear, in milliseconds.
 pub const NODE_TIMEOUT_MS: u64 = 5_000;
 

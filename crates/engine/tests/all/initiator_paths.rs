@@ -195,7 +195,7 @@ fn commands_wait_no_longer_than_configured() {
 /// have to be waited for longer than any test takes.
 fn severed_in_a_write(
     folder: &std::path::Path,
-    fast_io_fail: Option<Duration>,
+    change: impl FnOnce(&mut PathOptions),
     act: impl FnOnce(&mut Host, &Paths, &Link),
 ) {
     let (slow, fast) = slow_and_fast(&folder.join("blocks"), 3000);
@@ -205,7 +205,7 @@ fn severed_in_a_write(
     // The first path is taken as long as there is one.
     options.policy = IoPolicy::Numa;
     options.paths[0].keep_alive_ms = 120_000;
-    options.fast_io_fail = fast_io_fail;
+    change(&mut options);
     let paths = Paths::connect(options).unwrap();
     let mut host = Host::new(&paths);
     host.submit(write(0, 1, 1));
@@ -219,7 +219,8 @@ fn severed_in_a_write(
 #[test]
 fn a_write_that_fails_without_an_answer_holds_the_next_ones_for_as_long_as_commands_wait() {
     let folder = tempfile::tempdir().unwrap();
-    severed_in_a_write(folder.path(), Some(Duration::from_millis(500)), |host, paths, second| {
+    let change = |options: &mut PathOptions| options.fast_io_fail = Some(Duration::from_millis(500));
+    severed_in_a_write(folder.path(), change, |host, paths, second| {
         let Ended::Lost(lost) = host.ended() else { panic!("no target can answer") };
         assert_eq!(lost.user, 1);
         second.restore();
@@ -233,10 +234,27 @@ fn a_write_that_fails_without_an_answer_holds_the_next_ones_for_as_long_as_comma
 }
 
 #[test]
+fn a_write_waits_for_a_lost_controller_no_longer_than_its_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let change = |options: &mut PathOptions| options.wait_limit = Some(Duration::from_millis(500));
+    severed_in_a_write(folder.path(), change, |host, paths, second| {
+        second.restore();
+        let Ended::Lost(lost) = host.ended() else { panic!("the first controller is not at rest") };
+        assert_eq!(lost.user, 1);
+        await_state(host, paths, 1, PathState::Live);
+        host.until("queues", |host| host.queues.is_ready());
+        host.submit(write(0, 2, 2));
+        let Ended::Lost(lost) = host.ended() else { panic!("the first write could undo it") };
+        assert_eq!(lost.user, 2);
+    });
+}
+
+#[test]
 fn a_write_of_a_user_that_is_gone_is_not_sent_again() {
     let folder = tempfile::tempdir().unwrap();
-    severed_in_a_write(folder.path(), None, |host, paths, second| {
-        host.until("the loss", |host| host.queues.waiting() == 1);
+    let unchanged = |_: &mut PathOptions| {};
+    severed_in_a_write(folder.path(), unchanged, |host, paths, second| {
+        host.until("the loss of both", |host| host.queues.waiting() == 1 && !host.queues.is_ready());
         host.submit(read(0, 2));
         host.queues.cancel(|user| user == 1);
         let Ended::Lost(lost) = host.ended() else { panic!("no target can answer") };
@@ -253,7 +271,8 @@ fn a_write_of_a_user_that_is_gone_is_not_sent_again() {
 #[test]
 fn a_write_whose_user_goes_before_its_path_is_not_sent_again() {
     let folder = tempfile::tempdir().unwrap();
-    severed_in_a_write(folder.path(), None, |host, _, _| {
+    let unchanged = |_: &mut PathOptions| {};
+    severed_in_a_write(folder.path(), unchanged, |host, _, _| {
         host.queues.cancel(|user| user == 1);
         let Ended::Lost(lost) = host.ended() else { panic!("no target can answer") };
         assert_eq!((lost.user, host.queues.outstanding()), (1, 0));

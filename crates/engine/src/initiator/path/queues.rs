@@ -9,6 +9,7 @@ use nvme::Status;
 
 use super::command::{Command, Until};
 use super::distance::current_cpu;
+use super::options::PathOptions;
 use super::path_connections::PathConnections;
 use super::path_share::PathShare;
 use super::paths::Paths;
@@ -379,22 +380,19 @@ impl PathQueues {
         self.fail_these(places, error);
     }
 
-    /// Fails writes that are held since others have failed, when they have waited as long as a command may without a path.
+    /// Fails commands that have waited for as long as they may: all that wait, and sooner writes that are held since others have
+    /// failed, which wait as long as a command without a path.
     fn fail_late(&mut self, now: Moment) {
-        let Some(limit) = self.shared.options.fast_io_fail else { return };
-        if !self.shared.waits_for_failed_writes() {
+        let PathOptions { fast_io_fail, wait_limit, .. } = self.shared.options;
+        let held_limit = fast_io_fail.filter(|_| self.shared.waits_for_failed_writes());
+        if wait_limit.is_none() && held_limit.is_none() {
             return;
         }
-        let Self { resting, commands, .. } = self;
-        let is_late = |(place, until): &mut (u32, Until)| {
-            matches!(until, Until::LeftControllersAtRest)
-                && now.since(commands[*place as usize].taken) >= limit
-        };
-        let places: Vec<u32> = resting.extract_if(.., is_late).map(|(place, _)| place).collect();
-        if !places.is_empty() {
-            let error = Arc::new(self.shared.error());
-            self.fail_these(places, &error);
-        }
+        self.fail_waiting(|command, until| {
+            let is_past = |limit: Duration| now.since(command.taken) >= limit;
+            let is_held = matches!(until, Some(Until::LeftControllersAtRest));
+            wait_limit.is_some_and(is_past) || is_held && held_limit.is_some_and(is_past)
+        });
     }
 
     /// Cancels the commands of a user that is gone: those that no controller has end as lost, and others are not sent again. Sent
@@ -408,17 +406,22 @@ impl PathQueues {
 
     /// Ends cancelled commands that no controller has, or of which the answer was lost.
     fn end_cancelled(&mut self) {
+        self.fail_waiting(|command, _| command.is_cancelled);
+    }
+
+    /// Ends those of the waiting commands as lost that are asked for.
+    fn fail_waiting(&mut self, is_asked: impl Fn(&Command, Option<Until>) -> bool) {
         let Self { commands, waiting, resting, .. } = self;
-        let is_cancelled = |place: u32| commands[place as usize].is_cancelled;
-        let held: Vec<_> = resting.extract_if(.., |(place, _)| is_cancelled(*place)).collect();
-        let mut places: Vec<u32> = waiting.iter().copied().filter(|place| is_cancelled(*place)).collect();
+        let is_asked = |place: u32, until: Option<Until>| is_asked(&commands[place as usize], until);
+        let held: Vec<_> = resting.extract_if(.., |(place, until)| is_asked(*place, Some(*until))).collect();
+        let mut places: Vec<u32> = waiting.iter().copied().filter(|place| is_asked(*place, None)).collect();
         if held.is_empty() && places.is_empty() {
             return;
         }
-        waiting.retain(|place| !is_cancelled(*place));
+        waiting.retain(|place| !is_asked(*place, None));
         places.extend(held.iter().map(|(place, _)| *place));
         self.hold_writes_for(held.iter().filter_map(|(_, until)| until.association()).collect());
-        let error = Arc::new(InitiatorError::Disconnected { address: self.shared.paths[0].options.address });
+        let error = Arc::new(self.shared.error());
         self.fail_these(places, &error);
     }
 
@@ -538,10 +541,10 @@ impl CommandQueues for PathQueues {
         }
         if !self.resting.is_empty() {
             self.wake_up(now);
-            self.fail_late(now);
         }
         if !self.resting.is_empty() || !self.waiting.is_empty() {
             self.end_cancelled();
+            self.fail_late(now);
         }
         self.drain_backlogs();
         while let Some(place) = self.waiting.pop_front() {
