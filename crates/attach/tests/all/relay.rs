@@ -10,6 +10,7 @@ pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     gate: Arc<Gate>,
     sent: Arc<Mutex<Vec<Sent>>>,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 /// Bytes that the initiator has sent over one connection.
@@ -41,10 +42,13 @@ impl Relay {
         let of_thread = gate.clone();
         let sent = Arc::<Mutex<Vec<Sent>>>::default();
         let of_all = sent.clone();
+        let streams = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let all_streams = streams.clone();
         thread::spawn(move || {
             for near in listener.incoming().flatten() {
                 let Ok(far) = TcpStream::connect(target) else { continue };
                 let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                lock(&all_streams).extend([near.try_clone().unwrap(), far.try_clone().unwrap()]);
                 let of_one = Sent::default();
                 lock(&of_all).push(of_one.clone());
                 for (from, to, sent) in [(near, far, Some(of_one)), (far_too, near_too, None)] {
@@ -53,7 +57,14 @@ impl Relay {
                 }
             }
         });
-        Self { address, gate, sent }
+        Self { address, gate, sent, streams }
+    }
+
+    /// Ends all connections. What is held of them never comes.
+    pub(crate) fn sever(&self) {
+        for stream in lock(&self.streams).drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
     }
 
     /// Opcode and command dword 12 of each command that the initiator has sent, by connection.
