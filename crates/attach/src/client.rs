@@ -193,7 +193,10 @@ impl Client {
             self.issue(storage);
             self.needs_room = matches!(needs, Ok(Needs::Room)) || !self.listed.is_empty();
             match needs {
-                Ok(Needs::Room) => return false,
+                Ok(Needs::Room) => {
+                    self.cancel_if_ended(storage);
+                    return false;
+                }
                 Ok(Needs::Bytes) if !self.is_readable => return false,
                 Ok(Needs::Bytes) if receives == 0 => return true,
                 Ok(Needs::Bytes) => {
@@ -214,6 +217,14 @@ impl Client {
         }
     }
 
+    /// Keeps the commands of a client that sends no more from being sent again when their path is lost. It is answered as long as
+    /// it listens, but may be gone, and ask for the same over another connection.
+    fn cancel_if_ended(&self, storage: &mut Storage) {
+        if self.has_end && self.commands > 0 {
+            storage.cancel(self.slot);
+        }
+    }
+
     fn receive(&mut self, storage: &mut Storage) {
         let Some(socket) = &self.socket else { return };
         let (rest, rest_alone) = match &mut self.incoming {
@@ -229,7 +240,10 @@ impl Client {
                     Received::Some => {}
                     Received::All => self.is_readable = self.has_end,
                     Received::Nothing => self.is_readable = false,
-                    Received::End => self.end(storage),
+                    Received::End => {
+                        self.has_end = true;
+                        self.end(storage);
+                    }
                 }
             }
             Err(error) => {
@@ -502,5 +516,8 @@ impl Client {
         self.requests -= std::mem::take(&mut self.extents);
         self.drop_incoming(storage);
         self.give_up(storage);
+        if self.commands > 0 {
+            storage.cancel(self.slot);
+        }
     }
 }

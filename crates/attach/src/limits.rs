@@ -45,6 +45,14 @@ pub const ACCEPTS_PER_TURN: usize = 32;
 /// Pause when the system has no descriptor or memory for another connection, in milliseconds: those that wait are not announced
 /// again, and whichever part of the process gives a descriptor back does not know of them.
 pub const ACCEPT_PAUSE_MS: u64 = 100;
+/// Time after which the system asks the machine of a silent client by TCP whether the connection exists, in seconds, the
+/// interval at which it asks again, and the questions without an answer after which the connection is closed. One whose machine
+/// has lost its power would stay for as long as the process. The sum is 15 minutes, for which TCP also sends replies again.
+pub const CLIENT_SILENCE_S: u64 = 300;
+/// Interval of the questions, in seconds.
+pub const CLIENT_QUESTION_S: u64 = 60;
+/// Number of the questions.
+pub const CLIENT_QUESTIONS: u32 = 10;
 /// Time for the TLS handshake of a client, in milliseconds: some round trips and some public-key
 /// work, of which a busy machine has many at a time. It holds more memory than a client that is
 /// silent.
@@ -88,6 +96,9 @@ pub const RECOVERY_TIMEOUT_MS: u64 = 90_000;
 /// kernel kills the process when one has no answer after 30 s, and a path may be missed for some
 /// seconds before it is known to be lost.
 pub const USER_REQUEST_TIMEOUT_MS: u64 = 10_000;
+/// Time for which a request to a user's block device may wait in all, in milliseconds: a write also waits for a lost controller
+/// to quiesce while there is another path.
+pub const USER_REQUEST_WAIT_MS: u64 = 20_000;
 /// Time for the file of a new block device to appear, in milliseconds.
 pub const NODE_TIMEOUT_MS: u64 = 5_000;
 

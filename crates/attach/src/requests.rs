@@ -121,6 +121,11 @@ impl Requests {
         self.entries.get_mut(key)
     }
 
+    /// Slot of the client of a request.
+    pub(crate) fn client_of(&self, key: usize) -> Option<usize> {
+        self.entries.get(key).map(|request| request.client)
+    }
+
     /// Takes one out that is over. Its room is used again, once its buffers have been taken.
     pub(crate) fn take(&mut self, key: usize) -> Option<Request> {
         self.entries.try_remove(key)

@@ -158,6 +158,15 @@ impl Storage {
         self.disks[disk].1.submit(command, (offset, length), data, user);
     }
 
+    /// Cancels the commands of a client that is gone. It may ask for the same over another connection, and then for something else,
+    /// which they would undo.
+    pub(crate) fn cancel(&mut self, client: usize) {
+        let Self { disks, requests, .. } = self;
+        for (_, queues) in disks {
+            queues.cancel(|user| requests.client_of((user >> 32) as usize) == Some(client));
+        }
+    }
+
     /// The next command that has ended: its request's key, its piece, and how.
     pub(crate) fn pop(&mut self) -> Option<(usize, u64, Ended)> {
         let ended = self.disks.iter_mut().find_map(|(_, queues)| queues.pop())?;

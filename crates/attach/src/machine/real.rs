@@ -2,16 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 use engine::ring::Socket;
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::buffer_budget::Party;
+use crate::limits::{CLIENT_QUESTION_S, CLIENT_QUESTIONS, CLIENT_SILENCE_S};
 
 /// An open socket or file on its way to another process.
 pub type Descriptor = OwnedFd;
@@ -43,6 +45,7 @@ impl Listener {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 stream.set_nodelay(true)?;
+                keep_alive(&stream)?;
                 Ok((Socket::new(OwnedFd::from(stream))?, peer.to_string()))
             }
         }
@@ -56,6 +59,14 @@ impl AsRawFd for Listener {
             Self::Tcp(listener) => listener.as_raw_fd(),
         }
     }
+}
+
+/// Has the system find out if the machine at the other end is gone.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(CLIENT_SILENCE_S))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(CLIENT_QUESTION_S))?;
+    sockopt::set_tcp_keepcnt(stream, CLIENT_QUESTIONS)?;
+    Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
 /// Party of the client at the other end.
@@ -94,4 +105,20 @@ pub(crate) fn bytes_of(file: Descriptor, count: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; count];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_of_machines_that_are_gone_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = Listener::Tcp(listener).accept().unwrap();
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), Duration::from_secs(CLIENT_SILENCE_S));
+        assert_eq!(sockopt::tcp_keepintvl(&socket).unwrap(), Duration::from_secs(CLIENT_QUESTION_S));
+        assert_eq!(sockopt::tcp_keepcnt(&socket).unwrap(), CLIENT_QUESTIONS);
+    }
 }

@@ -35,7 +35,8 @@ impl Request {
     /// What the block layer is answered, where it cannot be done.
     pub(super) fn of(descriptor: &IoDescriptor, geometry: &Geometry) -> Result<Self, Errno> {
         let has = |flag: u32| descriptor.operation & flag != 0;
-        let is_durable = has(flag::FORCE_UNIT_ACCESS);
+        // A device without a cache gets no flush, and a path may come to a controller that has one. Others need do nothing for it.
+        let is_durable = has(flag::FORCE_UNIT_ACCESS) || !geometry.has_volatile_cache;
         let (work, length_max) = match descriptor.operation & operation::MASK {
             operation::READ => (Work::Read, geometry.request_bytes_max),
             operation::WRITE => (Work::Write { is_durable }, geometry.request_bytes_max),
@@ -112,6 +113,17 @@ mod tests {
         assert_eq!(write.command(), IoCommand::Write { start: 0, blocks: 64, force_unit_access: true });
         let flush = Request::of(&descriptor(operation::FLUSH, 0, 0), &GEOMETRY).unwrap();
         assert_eq!(flush.command(), IoCommand::Flush);
+    }
+
+    #[test]
+    fn all_that_a_device_without_a_cache_writes_is_durable() {
+        for has_volatile_cache in [true, false] {
+            let geometry = Geometry { has_volatile_cache, ..GEOMETRY };
+            let work = |operation| Request::of(&descriptor(operation, 0, 8), &geometry).unwrap().work;
+            let is_durable = !has_volatile_cache;
+            assert_eq!(work(operation::WRITE), Work::Write { is_durable });
+            assert_eq!(work(operation::WRITE_ZEROES), Work::WriteZeroes { is_durable, deallocate: true });
+        }
     }
 
     #[test]

@@ -131,6 +131,7 @@ impl GuestModel {
             kick: event()?,
             call: Some(Call::plain(event()?)),
             front_end: 0,
+            is_write_through: false,
             connection: Arc::new(connection),
             faults: Arc::default(),
         }));

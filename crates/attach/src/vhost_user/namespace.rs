@@ -45,8 +45,16 @@ impl Namespace {
         }
     }
 
-    /// Sends the command for `length` bytes at `offset`, for which there is room.
-    pub(super) fn submit(&mut self, kind: Kind, extent: (u64, u64), data: Data, user: u64) {
-        self.queues.submit(|start, blocks| kind.command(start, blocks), extent, data, user);
+    /// Sends the command for `length` bytes at `offset`, for which there is room. Blocks are durable at its end where
+    /// `is_write_through`.
+    pub(super) fn submit(
+        &mut self,
+        (kind, is_write_through): (Kind, bool),
+        extent: (u64, u64),
+        data: Data,
+        user: u64,
+    ) {
+        let command = |start, blocks| kind.command(start, blocks, is_write_through);
+        self.queues.submit(command, extent, data, user);
     }
 }

@@ -147,6 +147,7 @@ impl Service {
             vring.commands += 1;
             vring.hold(capacity, &mut self.budget);
             let user = ((at as u64) << 32) | (done / request.piece_bytes);
+            let kind = (kind, vring.is_write_through);
             self.namespaces[vring.front_end].submit(kind, (offset + done, length), data, user);
         }
     }

@@ -14,6 +14,7 @@ use vhost::vhost_user::message::{
     VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
 };
 use vhost::vhost_user::{Backend, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
+use virtio_bindings::virtio_blk::VIRTIO_BLK_F_FLUSH;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 use virtio_queue::{Queue, QueueT as _};
 use vm_memory::GuestMemoryMmap;
@@ -159,6 +160,8 @@ impl Session {
             kick: kick.clone(),
             call: vring.call.clone().map(Call::new),
             front_end: self.front_end,
+            // A driver that was offered flushes and has none relies on it (virtio 1.2, 5.2.6.2).
+            is_write_through: self.features & 1 << VIRTIO_BLK_F_FLUSH == 0,
             connection: self.connection.clone(),
             faults: self.faults.clone(),
         };

@@ -35,6 +35,8 @@ pub(super) struct Plan {
     pub(super) kick: Arc<Event>,
     pub(super) call: Option<Call>,
     pub(super) front_end: usize,
+    /// Set if the driver takes writes that have ended for durable.
+    pub(super) is_write_through: bool,
     /// The connection of the front end, which ends when it breaks its rings.
     pub(super) connection: Arc<Connection>,
     pub(super) faults: Arc<ClientFaults>,
@@ -48,6 +50,7 @@ pub(super) struct Vring {
     pub(super) kick: Arc<Event>,
     pub(super) call: Option<Call>,
     pub(super) front_end: usize,
+    pub(super) is_write_through: bool,
     connection: Arc<Connection>,
     faults: Arc<ClientFaults>,
     /// Requests that commands are still to be made of.
@@ -75,7 +78,8 @@ pub(super) enum Next {
 
 impl Vring {
     pub(super) fn new(plan: Plan) -> Self {
-        let Plan { queue, memory, inflight, again, kick, call, front_end, connection, faults } = plan;
+        let Plan { queue, memory, inflight, again, kick, call, front_end, .. } = plan;
+        let Plan { is_write_through, connection, faults, .. } = plan;
         Self {
             queue,
             memory,
@@ -84,6 +88,7 @@ impl Vring {
             kick,
             call,
             front_end,
+            is_write_through,
             connection,
             faults,
             listed: VecDeque::new(),

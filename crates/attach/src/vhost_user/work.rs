@@ -171,14 +171,15 @@ impl Work {
 }
 
 impl Kind {
-    /// The command for some blocks.
-    pub(super) const fn command(self, start: u64, blocks: u32) -> IoCommand {
+    /// The command for some blocks, which are durable at its end where `is_write_through`.
+    pub(super) const fn command(self, start: u64, blocks: u32, is_write_through: bool) -> IoCommand {
+        let force_unit_access = is_write_through;
         match self {
             Self::Read => IoCommand::Read { start, blocks, force_unit_access: false },
-            Self::Write => IoCommand::Write { start, blocks, force_unit_access: false },
+            Self::Write => IoCommand::Write { start, blocks, force_unit_access },
             Self::Flush | Self::Serial => IoCommand::Flush,
             Self::Zeroes { may_deallocate: deallocate } => {
-                IoCommand::WriteZeroes { start, blocks, force_unit_access: false, deallocate }
+                IoCommand::WriteZeroes { start, blocks, force_unit_access, deallocate }
             }
             Self::Discard { ranges } => IoCommand::DatasetManagement { ranges, deallocate: true },
         }

@@ -57,6 +57,26 @@ fn a_path_that_is_lost_is_nothing_that_clients_see() {
     assert!(world.paths[0].status().iter().any(|path| path.state == PathState::Live));
 }
 
+#[test]
+fn a_write_of_a_client_that_is_gone_is_not_sent_again() {
+    let world = World::new(&Plan { is_relayed: true, ..Plan::default() });
+    let relay = world.relay.as_ref().expect("a relay");
+    let mut gone = world.stranger().go("1", Form::Structured);
+    relay.hold(true);
+    gone.send(WRITE, 0, (0, 4096), &[9; 4096]);
+    let is_write = |command: &(u8, u32)| command.0 == 1;
+    wait_until("the write is on its way", || relay.commands().iter().any(is_write));
+    drop(gone);
+    // The thread has seen the end of the first client when it answers the second one.
+    let mut other = world.stranger().go("1", Form::Structured);
+    relay.sever();
+    relay.hold(false);
+    assert_eq!(other.write(4096, &[1; 4096], 0), 0);
+    wait_until("the lost controller is at rest", || world.paths[0].wait_for_lost().is_none());
+    assert_eq!(other.read(4096, 4096, 0), [1; 4096]);
+    assert_eq!(other.read(0, 4096, 0), [0; 4096], "it could undo a newer write over another connection");
+}
+
 /// Flags of the first disk, as they are offered to a client that comes now (NBD_OPT_INFO).
 fn offered(world: &World) -> u16 {
     let mut client = world.stranger();

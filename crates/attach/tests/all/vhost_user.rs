@@ -126,6 +126,24 @@ fn data_comes_back_as_it_was_written() {
 }
 
 #[test]
+fn writes_of_a_driver_without_flushes_are_durable_when_they_end() {
+    const OPCODES: [u8; 2] = [1, 8];
+    const FORCE_UNIT_ACCESS: u32 = 1 << 30;
+    for (without, is_durable) in [(0, false), (1 << blk::VIRTIO_BLK_F_FLUSH, true)] {
+        let world = VhostWorld::new(&Plan { is_relayed: true, ..Plan::default() });
+        let mut guest = Guest::stranger(&world.sockets[0], without);
+        guest.start(0);
+        assert_eq!(guest.does(blk::VIRTIO_BLK_T_OUT, 0, (DATA, 4096)), (OK, 1));
+        guest.fill(DATA, &ranges(&[(8, 8, 0)]));
+        assert_eq!(guest.does(blk::VIRTIO_BLK_T_WRITE_ZEROES, 0, (DATA, 16)), (OK, 1));
+        let commands = world.relay.as_ref().expect("a relay").commands();
+        let of_writes = commands.iter().filter(|(opcode, _)| OPCODES.contains(opcode));
+        let forced: Vec<_> = of_writes.map(|(_, word)| word & FORCE_UNIT_ACCESS != 0).collect();
+        assert_eq!(forced, [is_durable; 2], "{commands:?}");
+    }
+}
+
+#[test]
 fn many_requests_are_under_way_on_several_virtqueues() {
     let world = VhostWorld::new(&Plan { threads: 2, ..Plan::default() });
     let mut guests = [Guest::new(&world.sockets[0], 4), Guest::new(&world.sockets[1], 4)];

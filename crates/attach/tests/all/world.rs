@@ -134,6 +134,7 @@ pub(crate) struct VhostWorld {
     pub(crate) server: Option<VhostUserServer>,
     pub(crate) sockets: Vec<PathBuf>,
     pub(crate) paths: Vec<Arc<Paths>>,
+    pub(crate) relay: Option<Relay>,
     target: Target,
     listeners: Vec<UnixListener>,
     threads: u16,
@@ -147,12 +148,14 @@ impl VhostWorld {
         let sockets: Vec<_> = ["first", "second"].map(|name| folder.path().join(name)).into();
         let listeners = sockets.iter().map(|socket| UnixListener::bind(socket).expect("a socket"));
         let listeners: Vec<_> = listeners.collect();
-        let disks = disks(&target.ports(), plan);
+        let relay = plan.is_relayed.then(|| Relay::to(target.ports()[0]));
+        let addresses = relay.as_ref().map_or_else(|| target.ports(), |relay| vec![relay.address]);
+        let disks = disks(&addresses, plan);
         let paths = disks.iter().map(|disk| disk.paths.clone()).collect();
         let options = ServerOptions { threads: plan.threads, ..ServerOptions::default() };
         let server = VhostUserServer::start(disks.into_iter().zip(copies(&listeners)).collect(), options);
         let (server, threads) = (Some(server.expect("a server")), plan.threads);
-        Self { server, sockets, paths, target, listeners, threads, _folder: folder }
+        Self { server, sockets, paths, relay, target, listeners, threads, _folder: folder }
     }
 
     /// Another server, over paths of its own, that serves on command.

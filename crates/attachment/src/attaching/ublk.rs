@@ -6,7 +6,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use attach::Disk;
-use attach::limits::USER_REQUEST_TIMEOUT_MS;
+use attach::limits::{USER_REQUEST_TIMEOUT_MS, USER_REQUEST_WAIT_MS};
 use attach::ublk::{
     Device, DeviceOptions, DeviceState, DeviceTally, FoundDevice, bear_memory_pressure, is_unprivileged,
 };
@@ -48,6 +48,7 @@ pub(super) fn processors() -> u16 {
 pub(super) fn bound_waiting(options: &mut PathOptions) {
     if is_unprivileged() {
         options.fast_io_fail.get_or_insert(Duration::from_millis(USER_REQUEST_TIMEOUT_MS));
+        options.wait_limit = Some(Duration::from_millis(USER_REQUEST_WAIT_MS));
     }
 }
 

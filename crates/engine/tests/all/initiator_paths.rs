@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::initiator_fake::controller;
-use crate::paths_lab::{Host, KEEP_ALIVE_MS, Link, memory, options, read, slow_and_fast, start, write};
+use crate::paths_lab::{
+    BLOCK, Host, KEEP_ALIVE_MS, Link, memory, options, read, slow_and_fast, start, write,
+};
 use engine::initiator::{
     CommandQueues, ConnectOptions, Ended, InitiatorError, IoPolicy, PathOptions, PathState, Paths,
 };
@@ -187,6 +189,94 @@ fn commands_wait_no_longer_than_configured() {
     host.submit(read(0, 1));
     assert!(matches!(host.ended(), Ended::Lost(_)));
     assert_eq!(paths.status()[0].state, PathState::Reconnecting, "the path itself is not given up");
+}
+
+/// A host with one write of user 1 at the first of two targets over one file, whose links are both severed then. The first would
+/// have to be waited for longer than any test takes.
+fn severed_in_a_write(
+    folder: &std::path::Path,
+    change: impl FnOnce(&mut PathOptions),
+    act: impl FnOnce(&mut Host, &Paths, &Link),
+) {
+    let (slow, fast) = slow_and_fast(&folder.join("blocks"), 3000);
+    let (slow, fast) = (start(slow), start(fast));
+    let links = [Link::to(slow.ports()[0]), Link::to(fast.ports()[0])];
+    let mut options = options(&[links[0].address, links[1].address]);
+    // The first path is taken as long as there is one.
+    options.policy = IoPolicy::Numa;
+    options.paths[0].keep_alive_ms = 120_000;
+    change(&mut options);
+    let paths = Paths::connect(options).unwrap();
+    let mut host = Host::new(&paths);
+    host.submit(write(0, 1, 1));
+    for _ in 0..10 {
+        host.turn();
+    }
+    links.iter().for_each(Link::sever);
+    act(&mut host, &paths, &links[1]);
+}
+
+#[test]
+fn a_write_that_fails_without_an_answer_holds_the_next_ones_for_as_long_as_commands_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let change = |options: &mut PathOptions| options.fast_io_fail = Some(Duration::from_millis(500));
+    severed_in_a_write(folder.path(), change, |host, paths, second| {
+        let Ended::Lost(lost) = host.ended() else { panic!("no target can answer") };
+        assert_eq!(lost.user, 1);
+        second.restore();
+        await_state(host, paths, 1, PathState::Live);
+        host.until("queues", |host| host.queues.is_ready());
+        host.submit(write(0, 2, 2));
+        assert_eq!(host.queues.waiting(), 1, "the first write could undo it");
+        let Ended::Lost(lost) = host.ended() else { panic!("the first controller is not at rest") };
+        assert_eq!(lost.user, 2);
+    });
+}
+
+#[test]
+fn a_write_waits_for_a_lost_controller_no_longer_than_its_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let change = |options: &mut PathOptions| options.wait_limit = Some(Duration::from_millis(500));
+    severed_in_a_write(folder.path(), change, |host, paths, second| {
+        second.restore();
+        let Ended::Lost(lost) = host.ended() else { panic!("the first controller is not at rest") };
+        assert_eq!(lost.user, 1);
+        await_state(host, paths, 1, PathState::Live);
+        host.until("queues", |host| host.queues.is_ready());
+        host.submit(write(0, 2, 2));
+        let Ended::Lost(lost) = host.ended() else { panic!("the first write could undo it") };
+        assert_eq!(lost.user, 2);
+    });
+}
+
+#[test]
+fn a_write_of_a_user_that_is_gone_is_not_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let unchanged = |_: &mut PathOptions| {};
+    severed_in_a_write(folder.path(), unchanged, |host, paths, second| {
+        host.until("the loss of both", |host| host.queues.waiting() == 1 && !host.queues.is_ready());
+        host.submit(read(0, 2));
+        host.queues.cancel(|user| user == 1);
+        let Ended::Lost(lost) = host.ended() else { panic!("no target can answer") };
+        assert_eq!((lost.user, host.queues.waiting()), (1, 1), "others wait on");
+        second.restore();
+        await_state(host, paths, 1, PathState::Live);
+        assert!(host.completion().status.is_success());
+        host.submit(write(0, 2, 3));
+        assert_eq!(host.queues.waiting(), 1, "the first write could undo it");
+        assert_eq!(host.read(1), vec![0; BLOCK], "reads are not held");
+    });
+}
+
+#[test]
+fn a_write_whose_user_goes_before_its_path_is_not_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let unchanged = |_: &mut PathOptions| {};
+    severed_in_a_write(folder.path(), unchanged, |host, _, _| {
+        host.queues.cancel(|user| user == 1);
+        let Ended::Lost(lost) = host.ended() else { panic!("no target can answer") };
+        assert_eq!((lost.user, host.queues.outstanding()), (1, 0));
+    });
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! - [`Paths`] keeps the controllers, on threads of its own that sleep while nothing happens.
 //! - [`PathQueues`] is one thread's queues on all paths: nothing is allocated, locked or shared per command.
 
+mod command;
 mod controller_record;
 mod distance;
 mod identity;
@@ -14,6 +15,7 @@ mod monitor;
 mod options;
 mod path;
 mod path_connections;
+mod path_share;
 mod paths;
 mod policy;
 mod queues;
@@ -29,9 +31,10 @@ pub use kept_controllers::{ControllerFiles, Found, FoundContent, KeptControllers
 pub use options::PathOptions;
 pub use path::PathState;
 pub use path_connections::ConnectionReport;
+pub use path_share::PathShare;
 pub use paths::{PathStatus, Paths};
 #[cfg(any(test, feature = "simulation"))]
 pub use policy::EwmaKnobs;
 pub use policy::{IoPolicy, UnknownPolicy};
-pub use queues::{PathQueues, PathShare};
+pub use queues::PathQueues;
 pub use stage::{Stage, StageLatencies};

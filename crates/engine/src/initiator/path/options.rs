@@ -32,6 +32,9 @@ pub struct PathOptions {
     /// Time after which commands are failed while no path is there, though one may come back; `None` to wait as long as
     /// one may.
     pub fast_io_fail: Option<Duration>,
+    /// Time after which a command fails that still waits, be it for a path or for a lost controller to quiesce, counted from
+    /// when it was taken; `None` to wait as long as that takes.
+    pub wait_limit: Option<Duration>,
     /// Time for which commands may go on after the end of the keep alive time, if a controller does
     /// not report it (CQT is 0).
     pub unknown_quiesce: Duration,
@@ -55,6 +58,7 @@ impl PathOptions {
             reconnect_delay: RECONNECT_DELAY,
             controller_loss: Some(CONTROLLER_LOSS),
             fast_io_fail: None,
+            wait_limit: None,
             unknown_quiesce: UNKNOWN_QUIESCE,
             quiesce: true,
             left_controllers: Vec::new(),

@@ -5,10 +5,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nvme::{Status, SubmissionEntry};
+use nvme::Status;
 
+use super::command::{Command, Until};
 use super::distance::current_cpu;
-use super::path_connections::{ConnectionReport, PathConnections};
+use super::options::PathOptions;
+use super::path_connections::PathConnections;
+use super::path_share::PathShare;
 use super::paths::Paths;
 use super::policy::{Access, Candidate, Chooser, class_of};
 use super::retry::{self, Verdict};
@@ -25,38 +28,6 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 const STAGES_INTERVAL: Duration = Duration::from_secs(1);
 /// A command that met a passing error is sent again after this.
 const PASSING_DELAY: Duration = Duration::from_millis(100);
-
-/// A command between `submit` and its completion.
-#[derive(Debug, Default)]
-struct Command {
-    entry: SubmissionEntry,
-    user: u64,
-    /// Data while no queue has it.
-    data: Data,
-    /// Set if its data goes to the target.
-    sends: bool,
-    class: usize,
-    length: u32,
-    /// Times it has met a passing error.
-    retries: u8,
-    /// Time when it was taken, when it was last given to a path, and when to a queue of that.
-    taken: Moment,
-    sent: Moment,
-    queued: Moment,
-    /// Number of commands that the path then had.
-    ahead: u32,
-}
-
-/// Event that a held command waits for.
-#[derive(Clone, Copy, Debug)]
-enum Until {
-    /// Command whose answer was lost with this association of a path, which has to quiesce.
-    AtRest(usize, u64),
-    /// The controllers of an earlier process have to quiesce.
-    LeftControllersAtRest,
-    /// This time.
-    Moment(Moment),
-}
 
 /// Queues of one thread on all paths. Its owner's loop is that of a
 /// [`Queue`](crate::initiator::Queue): wait until `next_deadline` at most (not at all while
@@ -78,7 +49,7 @@ pub struct PathQueues {
     /// Commands that are held, or sent again later.
     resting: Vec<(u32, Until)>,
     ended: VecDeque<Ended>,
-    /// Set while commands that change the namespace wait for controllers of an earlier process.
+    /// Set while commands that change the namespace wait for controllers of an earlier process, or for lost ones.
     is_held: bool,
     /// There is no path that commands may wait for.
     failed: Option<Arc<InitiatorError>>,
@@ -91,25 +62,6 @@ pub struct PathQueues {
     cpu: usize,
     /// Under this number others wake the thread.
     waker: u64,
-}
-
-/// Work of one thread on one path.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct PathShare {
-    /// Commands completed, and their bytes.
-    pub commands: u64,
-    /// Bytes of data of these commands.
-    pub bytes: u64,
-    /// Sum of the commands' times, in nanoseconds.
-    pub latency_ns: u64,
-    /// Stages on which the commands' time was spent, from when they were taken.
-    pub stages: StageLatencies,
-    /// Commands that were sent again elsewhere.
-    pub requeued: u64,
-    /// Commands given to it and not completed.
-    pub in_flight: u32,
-    /// Connections of the path.
-    pub connections: Vec<ConnectionReport>,
 }
 
 impl PathQueues {
@@ -407,14 +359,73 @@ impl PathQueues {
         if self.failed.is_none() {
             self.failed = Some(Arc::new(self.shared.error()));
         }
+        // Users may write the same blocks next, which a lost controller could undo.
+        self.hold_writes_for(self.resting.iter().filter_map(|(_, until)| until.association()).collect());
         if let Some(error) = self.failed.clone() {
             self.fail_all(&error);
+        }
+    }
+
+    /// Holds writes until these associations have come to rest, each of which has a write that ends without its answer.
+    fn hold_writes_for(&mut self, unanswered: Vec<(usize, u64)>) {
+        if !unanswered.is_empty() {
+            self.shared.hold_writes_for(unanswered);
+            self.is_held = self.shared.waits_for_left_controllers();
         }
     }
 
     fn fail_all(&mut self, error: &Arc<InitiatorError>) {
         let places: Vec<u32> =
             self.waiting.drain(..).chain(self.resting.drain(..).map(|(place, _)| place)).collect();
+        self.fail_these(places, error);
+    }
+
+    /// Fails commands that have waited for as long as they may: all that wait, and sooner writes that are held since others have
+    /// failed, which wait as long as a command without a path.
+    fn fail_late(&mut self, now: Moment) {
+        let PathOptions { fast_io_fail, wait_limit, .. } = self.shared.options;
+        let held_limit = fast_io_fail.filter(|_| self.shared.waits_for_failed_writes());
+        if wait_limit.is_none() && held_limit.is_none() {
+            return;
+        }
+        self.fail_waiting(|command, until| {
+            let is_past = |limit: Duration| now.since(command.taken) >= limit;
+            let is_held = matches!(until, Some(Until::LeftControllersAtRest));
+            wait_limit.is_some_and(is_past) || is_held && held_limit.is_some_and(is_past)
+        });
+    }
+
+    /// Cancels the commands of a user that is gone: those that no controller has end as lost, and others are not sent again. Sent
+    /// later, they could undo what that user writes over another connection meanwhile.
+    pub fn cancel(&mut self, is_gone: impl Fn(u64) -> bool) {
+        for command in &mut self.commands {
+            command.is_cancelled |= is_gone(command.user);
+        }
+        self.end_cancelled();
+    }
+
+    /// Ends cancelled commands that no controller has, or of which the answer was lost.
+    fn end_cancelled(&mut self) {
+        self.fail_waiting(|command, _| command.is_cancelled);
+    }
+
+    /// Ends those of the waiting commands as lost that are asked for.
+    fn fail_waiting(&mut self, is_asked: impl Fn(&Command, Option<Until>) -> bool) {
+        let Self { commands, waiting, resting, .. } = self;
+        let is_asked = |place: u32, until: Option<Until>| is_asked(&commands[place as usize], until);
+        let held: Vec<_> = resting.extract_if(.., |(place, until)| is_asked(*place, Some(*until))).collect();
+        let mut places: Vec<u32> = waiting.iter().copied().filter(|place| is_asked(*place, None)).collect();
+        if held.is_empty() && places.is_empty() {
+            return;
+        }
+        waiting.retain(|place| !is_asked(*place, None));
+        places.extend(held.iter().map(|(place, _)| *place));
+        self.hold_writes_for(held.iter().filter_map(|(_, until)| until.association()).collect());
+        let error = Arc::new(self.shared.error());
+        self.fail_these(places, &error);
+    }
+
+    fn fail_these(&mut self, places: Vec<u32>, error: &Arc<InitiatorError>) {
         for place in places {
             let data = std::mem::take(&mut self.commands[place as usize].data).into_buffer();
             self.finish(place, Ended::Lost(Lost { user: 0, data, error: error.clone() }));
@@ -531,6 +542,10 @@ impl CommandQueues for PathQueues {
         if !self.resting.is_empty() {
             self.wake_up(now);
         }
+        if !self.resting.is_empty() || !self.waiting.is_empty() {
+            self.end_cancelled();
+            self.fail_late(now);
+        }
         self.drain_backlogs();
         while let Some(place) = self.waiting.pop_front() {
             if !self.dispatch_or_wait(place) {
@@ -573,16 +588,5 @@ impl CommandQueues for PathQueues {
         self.failed = Some(error);
         self.shared.publish_stages(self.worker, self.stages());
         self.shared.remove_waker(self.waker);
-    }
-}
-
-impl Command {
-    /// Takes its buffer back, to be sent with again.
-    fn take_back(&mut self, buffer: Option<Buffer>) {
-        self.data = match buffer {
-            None => Data::None,
-            Some(buffer) if self.sends => Data::Send(buffer),
-            Some(buffer) => Data::Receive(buffer),
-        };
     }
 }

@@ -246,7 +246,8 @@ fn finish(shared: &Shared) {
         shared.hold_for_left_controllers(false);
     }
     drop(all);
-    if !rested.is_empty() {
+    let goes_on = shared.end_hold_of_writes();
+    if goes_on || !rested.is_empty() {
         shared.changed();
         rested.iter().for_each(|one| shared.is_at_rest(&one.record));
     }

@@ -59,6 +59,9 @@ pub(super) struct Shared {
     pub(super) quiescing: Mutex<Vec<Quiescing>>,
     /// Set while commands of an earlier process may still take effect.
     waits_for_left_controllers: AtomicBool,
+    /// Associations of paths, not at rest, where a write has failed without an answer, and true if there are some.
+    failed_writes: Mutex<Vec<(usize, u64)>>,
+    has_failed_writes: AtomicBool,
     /// Stages of commands on each path, as each thread published them last.
     stages: Mutex<BTreeMap<u16, Vec<StageLatencies>>>,
 }
@@ -87,6 +90,8 @@ impl Shared {
             join_lock: JoinLock::new(event_count),
             quiescing: Mutex::new(Vec::new()),
             waits_for_left_controllers: AtomicBool::new(false),
+            failed_writes: Mutex::default(),
+            has_failed_writes: AtomicBool::new(false),
             stages: Mutex::default(),
         }
     }
@@ -282,9 +287,39 @@ impl Shared {
     }
 
     /// True if commands that change the namespace have to wait for controllers of an earlier
-    /// process.
+    /// process, or for lost ones where a write has failed without an answer.
     pub(super) fn waits_for_left_controllers(&self) -> bool {
         self.waits_for_left_controllers.load(Ordering::Acquire)
+            || self.has_failed_writes.load(Ordering::Acquire)
+    }
+
+    /// True if they wait for the latter alone.
+    pub(super) fn waits_for_failed_writes(&self) -> bool {
+        self.has_failed_writes.load(Ordering::Acquire)
+            && !self.waits_for_left_controllers.load(Ordering::Acquire)
+    }
+
+    /// Holds commands that change the namespace until these associations of paths have come to rest. A write to each has failed
+    /// without an answer, and may still take effect.
+    pub(super) fn hold_writes_for(&self, unanswered: Vec<(usize, u64)>) {
+        let mut failed = lock(&self.failed_writes);
+        for (path, association) in unanswered {
+            if !self.paths[path].is_at_rest(association) && !failed.contains(&(path, association)) {
+                failed.push((path, association));
+            }
+        }
+        let begins = !failed.is_empty() && !self.has_failed_writes.swap(true, Ordering::AcqRel);
+        drop(failed);
+        if begins {
+            self.changed();
+        }
+    }
+
+    /// Ends the hold for associations that have come to rest. True if it was the last of them; the caller reports the change.
+    pub(super) fn end_hold_of_writes(&self) -> bool {
+        let mut failed = lock(&self.failed_writes);
+        failed.retain(|(path, association)| !self.paths[*path].is_at_rest(*association));
+        failed.is_empty() && self.has_failed_writes.swap(false, Ordering::AcqRel)
     }
 
     /// Sets that they have to wait from now on, or not. The caller has locked the list of lost
@@ -315,4 +350,32 @@ impl Shared {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::initiator::ConnectOptions;
+
+    #[test]
+    fn writes_are_held_until_each_controller_with_a_failed_one_is_at_rest() {
+        let path = || ConnectOptions::new("127.0.0.1:4420".parse().unwrap(), "nqn.2026-01.io.selvedge:a");
+        let shared = Shared::new(PathOptions::new(vec![path(), path()], 1));
+        shared.hold_writes_for(Vec::new());
+        assert!(!shared.waits_for_left_controllers() && !shared.end_hold_of_writes());
+        let generation = shared.generation();
+        shared.hold_writes_for(vec![(0, 1), (1, 2), (0, 1)]);
+        assert!(shared.waits_for_left_controllers() && shared.waits_for_failed_writes());
+        assert!(shared.generation() > generation, "all threads learn of it");
+        shared.paths[0].lay_to_rest(1);
+        shared.paths[1].lay_to_rest(1);
+        assert!(!shared.end_hold_of_writes() && shared.waits_for_left_controllers());
+        shared.hold_for_left_controllers(true);
+        assert!(!shared.waits_for_failed_writes(), "they wait for others, too");
+        shared.hold_for_left_controllers(false);
+        shared.paths[1].lay_to_rest(2);
+        assert!(shared.end_hold_of_writes() && !shared.waits_for_left_controllers());
+        shared.hold_writes_for(vec![(1, 2)]);
+        assert!(!shared.waits_for_left_controllers(), "it has come to rest before the write fails");
+    }
 }
