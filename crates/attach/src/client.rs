@@ -76,6 +76,8 @@ pub(crate) struct Client {
     /// Requests that wait for the state of blocks.
     extents: usize,
     pub(crate) commands: usize,
+    /// Set once it has sent a command since its commands were cancelled last.
+    pub(crate) has_uncancelled: bool,
     pub(crate) held_bytes: usize,
     /// Key of its party in the budget of buffers.
     pub(crate) party: Option<usize>,
@@ -115,6 +117,7 @@ impl Client {
             requests: 0,
             extents: 0,
             commands: 0,
+            has_uncancelled: false,
             held_bytes: 0,
             party: None,
             permit: None,
@@ -219,8 +222,8 @@ impl Client {
 
     /// Keeps the commands of a client that sends no more from being sent again when their path is lost. It is answered as long as
     /// it listens, but may be gone, and ask for the same over another connection.
-    fn cancel_if_ended(&self, storage: &mut Storage) {
-        if self.has_end && self.commands > 0 {
+    fn cancel_if_ended(&mut self, storage: &mut Storage) {
+        if self.has_end && self.commands > 0 && std::mem::take(&mut self.has_uncancelled) {
             storage.cancel(self.slot);
         }
     }
@@ -516,7 +519,7 @@ impl Client {
         self.requests -= std::mem::take(&mut self.extents);
         self.drop_incoming(storage);
         self.give_up(storage);
-        if self.commands > 0 {
+        if self.commands > 0 && std::mem::take(&mut self.has_uncancelled) {
             storage.cancel(self.slot);
         }
     }

@@ -107,6 +107,7 @@ impl Client {
             request.issued += length;
             request.commands += 1;
             self.commands += 1;
+            self.has_uncancelled = true;
             let piece = at / request.piece_bytes;
             storage.submit((disk, slot, piece), work, (offset, length), data);
         }
@@ -182,6 +183,7 @@ impl Client {
         } else {
             request.commands += 1;
             self.commands += 1;
+            self.has_uncancelled = true;
             let (work, offset) = (request.work, request.replies.offset + at);
             let piece = at / request.piece_bytes;
             storage.submit((disk, slot, piece), work, (offset, length), Data::Send(buffer));

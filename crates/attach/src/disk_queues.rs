@@ -83,7 +83,9 @@ impl DiskQueues {
 
     /// Cancels the commands of a client that is gone: they are not sent again.
     pub(crate) fn cancel(&mut self, is_gone: impl Fn(u64) -> bool) {
-        self.queues.cancel(is_gone);
+        if self.queues.outstanding() > 0 {
+            self.queues.cancel(is_gone);
+        }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Ended> {

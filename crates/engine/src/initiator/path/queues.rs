@@ -51,6 +51,8 @@ pub struct PathQueues {
     ended: VecDeque<Ended>,
     /// Set while commands that change the namespace wait for controllers of an earlier process, or for lost ones.
     is_held: bool,
+    /// Set once a cancelled command waits: those that do are ended at the next turn.
+    ends_cancelled: bool,
     /// There is no path that commands may wait for.
     failed: Option<Arc<InitiatorError>>,
     clock: Moment,
@@ -94,6 +96,7 @@ impl PathQueues {
             resting: Vec::new(),
             ended: VecDeque::with_capacity(depth),
             is_held: shared.waits_for_left_controllers(),
+            ends_cancelled: false,
             failed: None,
             clock: ring.now(),
             published_at: ring.now(),
@@ -180,6 +183,7 @@ impl PathQueues {
         while let Some(place) = self.connections[at].backlog.pop_front() {
             self.connections[at].in_flight -= 1;
             self.connections[at].tally.requeued += 1;
+            self.ends_cancelled |= self.commands[place as usize].is_cancelled;
             self.waiting.push_back(place);
         }
         if self.connections[at].association() != 0 && self.connections[at].leave(&self.shared.paths[at]) {
@@ -205,6 +209,7 @@ impl PathQueues {
         self.connections[at].tally.requeued += 1;
         let command = &mut self.commands[place as usize];
         command.take_back(data);
+        self.ends_cancelled |= command.is_cancelled;
         if retry::is_harmless_twice(command.entry.opcode) || self.shared.paths[at].is_at_rest(association) {
             self.waiting.push_back(place);
         } else {
@@ -236,6 +241,7 @@ impl PathQueues {
             Verdict::Elsewhere => {
                 connections.tally.requeued += 1;
                 command.take_back(completion.data);
+                self.ends_cancelled |= command.is_cancelled;
                 if retry::is_about_access(completion.status) {
                     self.shared.paths[at].doubt_ana();
                     self.shared.event_count.notify_all();
@@ -248,6 +254,7 @@ impl PathQueues {
             Verdict::Again if command.retries < retry::PASSING_MAX => {
                 command.retries += 1;
                 command.take_back(completion.data);
+                self.ends_cancelled |= command.is_cancelled;
                 self.resting.push((place, Until::Moment(now.after(PASSING_DELAY))));
             }
             Verdict::Again => self.finish(place, Ended::Answered(completion)),
@@ -542,10 +549,10 @@ impl CommandQueues for PathQueues {
         if !self.resting.is_empty() {
             self.wake_up(now);
         }
-        if !self.resting.is_empty() || !self.waiting.is_empty() {
+        if std::mem::take(&mut self.ends_cancelled) {
             self.end_cancelled();
-            self.fail_late(now);
         }
+        self.fail_late(now);
         self.drain_backlogs();
         while let Some(place) = self.waiting.pop_front() {
             if !self.dispatch_or_wait(place) {
