@@ -46,9 +46,11 @@ impl Rounds {
         self.group.await_rest()?;
         hosts.finish()?;
         hosts.check()?;
-        self.group.administer(victim, &words)?;
+        // The refusal asks its reader to try again in a moment: other commands of that silence may end late as well.
+        soon("the change", || self.group.administer(victim, &words))?;
         let home = self.group.gateways[victim].group.to_string();
-        self.group.administer(other, &["namespace", "set", NQN, &moved, "--load-balancing-group", &home])?;
+        let words = ["namespace", "set", NQN, &moved, "--load-balancing-group", &home];
+        soon("the way back", || self.group.administer(other, &words))?;
         println!(
             "        taken over after {} ms; the change was refused after {} ms, and others were answered in {} ms at most \
              meanwhile; worst stall {} ms (of another gateway's host {} ms)",
