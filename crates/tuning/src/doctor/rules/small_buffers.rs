@@ -98,7 +98,7 @@ fn command(host: &Host, side: Side, connection: &topology::Connection) -> String
         return "sysctl net.ipv4.tcp_rmem".to_owned();
     }
     let [least, usual, most] = sizes(host, "tcp_wmem").unwrap_or([4096, 16_384, 0]);
-    // The buffer was full with what is allowed now: less than that is no cure.
+    // The buffer was full with what is allowed now, so less than that cures nothing.
     let wanted = wanted(host, connection).unwrap_or(BYTES_MAX).max(most.saturating_mul(2));
     format!("sysctl -w net.ipv4.tcp_wmem='{least} {usual} {}'", wanted.min(BUFFER_BYTES_MAX))
 }
