@@ -62,6 +62,8 @@ fn a_write_of_a_client_that_is_gone_is_not_sent_again() {
     let world = World::new(&Plan { is_relayed: true, ..Plan::default() });
     let relay = world.relay.as_ref().expect("a relay");
     let mut gone = world.stranger().go("1", Form::Structured);
+    // A queue is connected once it answers: a connection that is held then has no queue for the write.
+    assert_eq!(gone.read(0, 4096, 0), [0; 4096]);
     relay.hold(true);
     gone.send(WRITE, 0, (0, 4096), &[9; 4096]);
     let is_write = |command: &(u8, u32)| command.0 == 1;
