@@ -34,6 +34,7 @@ within() {
 
 has_ended() { ! kill -0 "$1" 2>/dev/null; }
 listens() { grep -qs '^listening on' "$world/target.log"; }
+is_program() { [[ /proc/$attached/exe -ef $program ]] || has_ended "$attached"; }
 is_attached() { grep -q "$1" "$world/attach.log" || has_ended "$attached"; }
 
 serve() {
@@ -45,10 +46,12 @@ serve() {
     port=$(sed -n 's/^listening on .*:\([0-9]*\)$/\1/p' "$world/target.log" | head -n 1)
 }
 
-# A shell has those in the background ignore SIGINT, until they say that they do not.
+# A shell has those in the background ignore SIGINT, until they say that they do not. A signal that comes before the program is
+# loaded is the shell's, and lost.
 attach() {
     env --default-signal=INT "$program" attach -a 127.0.0.1 -s "$port" -n "$NQN" -k 10 "$@" >"$world/attach.log" 2>&1 &
     attached=$!
+    within 30 is_program || die 'the program is not loaded'
 }
 
 # Uses the disk until it is gone.
