@@ -26,6 +26,8 @@ pub(super) const ALL: &str = "all";
 
 /// Detaches what is named.
 pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result<(), Failure> {
+    // Before anything can be refused: a process that was killed before it had a record has left nothing else to find it by.
+    record::remove_left_places();
     let found = FoundDevice::all().unwrap_or_default();
     let is_all = named.iter().any(|name| name == ALL);
     let mut places: Vec<String> = named.iter().filter(|name| *name != ALL).map(|name| place(name)).collect();
@@ -81,8 +83,6 @@ pub(super) fn run(named: &[String], force: bool, format: OutputFormat) -> Result
     let mut detached = Detached { manner, detached: Vec::new() };
     records.into_iter().try_for_each(|known| detached.detach(&known, &found))?;
     orphans.iter().try_for_each(|device| detached.delete(device))?;
-    // A process whose record is gone too has left nothing else to find it by.
-    record::remove_left_places();
     report::print_as(format, &detached)
 }
 
