@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
 
@@ -26,7 +26,7 @@ use super::{
 use crate::claims;
 use crate::ring::Storage;
 use crate::time_bound::TimeBound;
-use crate::units::counted;
+use crate::units::{Size, counted};
 
 /// Modes of fallocate(2).
 const KEEP_SIZE: u32 = 0x01;
@@ -59,6 +59,10 @@ pub struct File {
     length: AtomicU64,
     /// Set if the configuration names the size; the file's bytes beyond it are not served.
     is_sized: bool,
+    /// Bytes that the file had before it grew last.
+    before_growth: AtomicU64,
+    /// Set once it is cut: what is behind its end from then on is of writes that were under way.
+    is_cut: AtomicBool,
     location: FileLocation,
     identity: BackendIdentity,
     is_device: bool,
@@ -115,6 +119,7 @@ impl File {
         }
         let length = size.unwrap_or(present - present % u64::from(block_size));
         remarks.extend(tail_remark(size.unwrap_or(present), block_size));
+        remarks.extend(size.and_then(|size| rest_remark(present, size)));
         remarks.extend(table_remark(path, block_size));
         let file = Self::regular(location, opened, shared)?.remarked(remarks);
         Ok(Self { length: AtomicU64::new(length), is_sized: size.is_some(), claim, new, ..file })
@@ -144,6 +149,8 @@ impl File {
             durability: Durability::default(),
             length: AtomicU64::new(metadata.len()),
             is_sized: false,
+            before_growth: AtomicU64::new(0),
+            is_cut: AtomicBool::new(false),
             is_device: false,
             is_shared: shared,
             is_cached,
@@ -229,6 +236,8 @@ impl File {
             durability: Durability::default(),
             length: AtomicU64::new(length),
             is_sized: false,
+            before_growth: AtomicU64::new(0),
+            is_cut: AtomicBool::new(false),
             is_device: true,
             is_shared: shared,
             is_cached: false,
@@ -370,12 +379,39 @@ impl File {
         self.identity.clone()
     }
 
-    /// Makes a regular file `size` bytes long. A device has the size it has.
+    /// Serves `size` bytes of a regular file. Where that is less than before, the rest is cut off; where it is more, the file is
+    /// made longer if it has to be, and keeps what it has behind that. A device has the size it has.
     pub(super) fn resize(&self, size: u64) -> Result<(), BackendError> {
         if self.is_device {
             let reason = "a device is resized by its own means, and then looked at again".to_owned();
             return Err(BackendError::Size { what: "a block device", wanted: size, reason });
         }
+        let shrinks = size < self.length();
+        let kept = if shrinks { 0 } else { self.present()? };
+        self.before_growth.store(kept, Ordering::Relaxed);
+        self.is_cut.store(shrinks, Ordering::Relaxed);
+        if kept < size {
+            self.set_present(size)?;
+        }
+        self.length.store(size, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Serves `size` bytes again, after a growth that is taken back: the file is as long as it was, and no shorter.
+    pub(super) fn shrink_back(&self, size: u64) -> Result<(), BackendError> {
+        self.set_present(self.before_growth.load(Ordering::Relaxed).max(size))?;
+        self.length.store(size, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes that the file has, served or not.
+    fn present(&self) -> Result<u64, BackendError> {
+        let found = rustix::fs::fstat(&self.storage).map_err(|error| self.location.failed(error.into()))?;
+        Ok(found.st_size as u64)
+    }
+
+    /// Makes the file this long.
+    fn set_present(&self, size: u64) -> Result<(), BackendError> {
         let failed = |error: rustix::io::Errno| BackendError::Size {
             what: "the file",
             wanted: size,
@@ -386,20 +422,16 @@ impl File {
         rustix::fs::fsync(&*self.storage).map_err(|error| {
             self.durability.fail(SyncFailure::new(SyncKind::SyncSize, &error.into()));
             failed(error)
-        })?;
-        self.length.store(size, Ordering::Relaxed);
-        Ok(())
+        })
     }
 
     /// Cuts a regular file again that is longer than it was made.
     pub(super) fn trim(&self) -> Result<(), BackendError> {
-        let failed = |error: rustix::io::Errno| self.location.failed(error.into());
-        let size = self.length();
-        let is_longer = || rustix::fs::fstat(&self.storage).map(|found| found.st_size as u64 > size);
-        if self.is_device || !self.is_sized || !is_longer().map_err(failed)? {
+        let is_cut = self.is_sized && self.is_cut.load(Ordering::Relaxed);
+        if self.is_device || !is_cut || self.present()? <= self.length() {
             return Ok(());
         }
-        self.resize(size)
+        self.set_present(self.length())
     }
 
     /// The allocated ranges between two offsets, in order, and true if these are all there are: a list has up to `most`. A device
@@ -512,6 +544,16 @@ fn table_remark(path: &Path, block_size: u32) -> Option<String> {
         "partition table for sectors of {sector} bytes: hosts that see blocks of {block_size} bytes find no partitions; serve it \
          with block_size={sector}"
     ))
+}
+
+/// Remark on the rest of a file that is longer than its namespace.
+fn rest_remark(present: u64, size: u64) -> Option<String> {
+    (size < present).then(|| {
+        let (size, present) = (Size(size), Size(present));
+        format!(
+            "hosts see the first {size} of {present}, as its size says: leave it out to serve the whole file"
+        )
+    })
 }
 
 /// Remark on bytes that hosts do not see.

@@ -410,6 +410,14 @@ impl Backend {
         }
     }
 
+    /// Makes it `size` bytes long again, as before the growth that is taken back. What a file had behind its namespace stays.
+    pub(crate) fn shrink_back(&self, size: Option<u64>, block_size: u32) -> Result<(), BackendError> {
+        match (self, size) {
+            (Self::Device(Device::File(file)), Some(size)) => file.shrink_back(size),
+            _ => self.resize(size, block_size),
+        }
+    }
+
     /// Looks how long the file or device is now, in whole blocks.
     ///
     /// # Errors

@@ -136,6 +136,11 @@ impl File {
         Ok(())
     }
 
+    /// The same: a simulated disk has nothing behind its end.
+    pub(super) fn shrink_back(&self, size: u64) -> Result<(), BackendError> {
+        self.resize(size)
+    }
+
     pub(super) fn rescan(&self, block_size: u32) -> Result<(), BackendError> {
         let length = self.storage.length();
         if length < u64::from(block_size) {

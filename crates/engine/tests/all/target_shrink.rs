@@ -58,6 +58,22 @@ fn a_write_under_way_does_not_make_a_shrunk_file_longer() {
 }
 
 #[test]
+fn a_file_that_is_longer_than_its_namespace_is_not_cut_when_that_grows() {
+    for engine in ENGINES {
+        let (target, _host, mut queue) = start(engine);
+        let file = std::fs::OpenOptions::new().write(true).open(target.file(FILE.nsid)).unwrap();
+        let data = pattern(BLOCK, 1);
+        for offset in [SIZE, 3 * SIZE] {
+            std::os::unix::fs::FileExt::write_all_at(&file, &data, offset).unwrap();
+        }
+        resize(&target, 2 * SIZE);
+        assert_eq!(file.metadata().unwrap().len(), 3 * SIZE + u64::from(FILE.block), "{engine:?}");
+        let read = queue.read(FILE, FILE.blocks(), 1);
+        assert!(read.status.is_success() && read.data == data, "hosts see what was behind the end");
+    }
+}
+
+#[test]
 fn a_write_that_waits_for_its_data_is_refused_when_its_blocks_are_gone() {
     for engine in ENGINES {
         let (target, _host, mut queue) = start(engine);

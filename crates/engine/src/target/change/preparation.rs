@@ -563,7 +563,7 @@ fn resize_all(wanted: &FabricConfig, namespaces: &[Opened], changes: &[Change]) 
         let outcome = namespace.resize(&config.backend);
         if let Err(source) = outcome {
             for (namespace, former) in grown {
-                if let Err(error) = namespace.resize(&former) {
+                if let Err(error) = namespace.shrink_back(&former) {
                     tracing::warn!(%error, nsid = namespace.nsid, "a namespace stays larger than it was");
                 }
             }

@@ -335,13 +335,25 @@ impl Namespace {
 
     /// Makes it larger or smaller. What is beyond a smaller end is gone.
     pub(crate) fn resize(&self, to: &BackendConfig) -> Result<(), BackendError> {
+        self.resize_by(to, |size| self.backend.resize(size, 1 << self.block_shift))
+    }
+
+    /// Takes a growth back. What its storage had before stays.
+    pub(crate) fn shrink_back(&self, to: &BackendConfig) -> Result<(), BackendError> {
+        self.resize_by(to, |size| self.backend.shrink_back(size, 1 << self.block_shift))
+    }
+
+    fn resize_by(
+        &self,
+        to: &BackendConfig,
+        resize: impl FnOnce(Option<u64>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
         let wanted = to.size().map(|bytes| bytes >> self.block_shift);
         if let Some(wanted) = wanted.filter(|wanted| *wanted < self.blocks()) {
             // In this order: the blocks become unreachable before they are removed.
             self.blocks.store(wanted, Ordering::Release);
         }
-        let outcome =
-            self.backend.resize(wanted.map(|blocks| blocks << self.block_shift), 1 << self.block_shift);
+        let outcome = resize(wanted.map(|blocks| blocks << self.block_shift));
         self.blocks.store(self.backend.length() >> self.block_shift, Ordering::Release);
         outcome
     }
@@ -546,5 +558,30 @@ mod tests {
         assert!(namespace.bytes(511, 1).is_some() && namespace.bytes(512, 1).is_none());
         namespace.resize(&sized(1 << 19).backend).expect("shrinks");
         assert!(namespace.bytes(127, 1).is_some() && namespace.bytes(128, 1).is_none());
+    }
+
+    #[cfg(not(feature = "simulation"))]
+    #[test]
+    fn a_file_keeps_what_it_has_behind_its_namespace_until_that_shrinks() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk");
+        std::fs::write(&path, vec![7_u8; 4 << 20]).expect("it can be written");
+        let sized = |size| {
+            NamespaceConfig::new(1, BackendConfig::File { path: path.clone(), size: Some(size) }, 4096)
+        };
+        let namespace = open(&sized(1 << 20));
+        let mut remarks = namespace.backend.remarks().iter();
+        assert!(remarks.any(|remark| remark.contains("the first 1 MiB of 4 MiB")));
+        let lengths = || (namespace.blocks() << 12, std::fs::metadata(&path).expect("it is there").len());
+        for (size, present) in [(2 << 20, 4 << 20), (8 << 20, 8 << 20)] {
+            namespace.resize(&sized(size).backend).expect("grows");
+            namespace.trim().expect("nothing to cut off");
+            assert_eq!(lengths(), (size, present));
+            namespace.shrink_back(&sized(1 << 20).backend).expect("shrinks");
+            assert_eq!(lengths(), (1 << 20, 4 << 20));
+        }
+        assert_eq!(std::fs::read(&path).expect("it can be read"), vec![7_u8; 4 << 20]);
+        namespace.resize(&sized(1 << 19).backend).expect("shrinks");
+        assert_eq!(lengths(), (1 << 19, 1 << 19));
     }
 }
