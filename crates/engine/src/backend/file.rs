@@ -16,6 +16,7 @@ use super::block_queue::{self, BlockQueue};
 use super::config::FilePin;
 use super::file_location::FileLocation;
 use super::file_lock::{Lock, when_free, works_by};
+use super::image_format;
 use super::new_file::NewFile;
 use super::opened_file::{OpenedFile, kind_of, wrong_kind};
 use super::partition_table;
@@ -121,6 +122,7 @@ impl File {
         remarks.extend(tail_remark(size.unwrap_or(present), block_size));
         remarks.extend(size.and_then(|size| rest_remark(present, size)));
         remarks.extend(table_remark(path, block_size));
+        remarks.extend(format_remark(path));
         let file = Self::regular(location, opened, shared)?.remarked(remarks);
         Ok(Self { length: AtomicU64::new(length), is_sized: size.is_some(), claim, new, ..file })
     }
@@ -251,6 +253,7 @@ impl File {
                 read_only_remark(read_only),
                 tail_remark(present, block_size),
                 table_remark(path, block_size),
+                format_remark(path),
             ]
             .into_iter()
             .flatten()
@@ -543,6 +546,15 @@ fn table_remark(path: &Path, block_size: u32) -> Option<String> {
     Some(format!(
         "partition table for sectors of {sector} bytes: hosts that see blocks of {block_size} bytes find no partitions; serve it \
          with block_size={sector}"
+    ))
+}
+
+/// Remark on a disk within an image.
+fn format_remark(path: &Path) -> Option<String> {
+    let format = image_format::of(path).ok()??;
+    Some(format!(
+        "image in the format {format}: hosts see it as it is, not the disk in it, which their writes destroy; serve what \
+         `qemu-img convert -O raw` makes of it"
     ))
 }
 

@@ -19,6 +19,8 @@ mod file_lock;
 #[cfg(not(feature = "simulation"))]
 mod huge_pages;
 mod identity;
+#[cfg(not(feature = "simulation"))]
+mod image_format;
 mod lock_holder;
 mod mapping;
 mod memory;

@@ -221,6 +221,21 @@ fn a_table_for_other_sectors_and_an_end_within_a_block_are_reported() {
 }
 
 #[test]
+fn an_image_in_a_format_of_its_own_is_reported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = file(folder.path(), 16 << 20);
+    let spec = format!("file:{}", disk.display());
+    let words = "image in the format qcow2";
+    let target = Target::of(folder.path(), &spec);
+    assert!(!target.log().contains(words), "{}", target.log());
+    drop(target);
+    let image = File::options().write(true).open(&disk).expect("it is there");
+    image.write_all_at(b"QFI\xfb", 0).expect("it can be written");
+    let target = Target::of(folder.path(), &spec);
+    assert!(target.log().contains(words), "{}", target.log());
+}
+
+#[test]
 fn a_start_that_fails_leaves_nothing_in_the_way_of_the_next() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("new.img");
