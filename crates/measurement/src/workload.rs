@@ -126,7 +126,11 @@ impl Workload {
         // A time that is typed is meant to be used.
         let typed = TypedOptions::read(&flags.fio).map_err(Failure::usage)?;
         let time_based = WorkloadFlags { time_based: true, ..typed_workload(flags, &typed) };
-        Self::check(&time_based).map_err(Failure::usage)
+        let (workload, state) = Self::check(&time_based).map_err(Failure::usage)?;
+        if typed.read_only && workload.writes() {
+            return Err(Failure::usage("--readonly forbids writes, and this workload does some"));
+        }
+        Ok((workload, state))
     }
 
     /// Checks a job of a job file, over whose options the flags win. `another_seed` is for a job that shall have
@@ -204,7 +208,7 @@ impl Workload {
             flush_every,
             force_unit_access,
             seed: flags.randseed.unwrap_or(1),
-            verify: flags.verify.is_some() || state != VerifyState::None,
+            verify: flags.verify == Some(VerifyMethod::Crc32c) || state != VerifyState::None,
         };
         Ok((workload, state))
     }
@@ -431,6 +435,20 @@ mod tests {
     }
 
     #[test]
+    fn cloud_providers_command_lines_are_understood() {
+        let line = "--name=write_throughput --numjobs=16 --size=10G --time_based --runtime=5m --ramp_time=2s \
+                    --ioengine=libaio --direct=1 --verify=0 --bs=1M --iodepth=64 --rw=write --group_reporting=1 \
+                    --iodepth_batch_complete_max=64";
+        let (writes, _) = workload(line).unwrap();
+        assert!(writes.writes() && !writes.verify);
+        let line = "--filename=/dev/nvme0n1 --direct=1 --rw=randread --bs=4k --ioengine=libaio --iodepth=256 \
+                    --runtime=120 --numjobs=4 --time_based --group_reporting --name=iops --eta-newline=1 --readonly";
+        assert!(!workload(line).unwrap().0.writes());
+        let refused = workload(&line.replace("randread", "randrw")).unwrap_err();
+        assert!(refused.line().is_some_and(|what| what.contains("--readonly forbids writes")), "{refused:?}");
+    }
+
+    #[test]
     fn a_typed_time_is_used_up_and_a_files_only_if_it_says_so() {
         assert!(workload("--rw read").unwrap().0.once);
         assert!(!workload("--rw read --runtime 5").unwrap().0.once);
@@ -458,6 +476,7 @@ mod tests {
         let alone = of(0, "").unwrap();
         assert_eq!((alone.block_bytes, alone.depth, alone.flush_every, alone.seed), (8192, 4, 2, 77));
         assert!(alone.verify && alone.random && alone.writes());
+        assert!(!of(0, "--verify=0").unwrap().verify);
         let typed = of(0, "--bs 16k --iodepth 9 --randseed 5 --rw write --fsync 0").unwrap();
         assert_eq!((typed.block_bytes, typed.depth, typed.flush_every, typed.seed), (16_384, 9, 0, 5));
         assert!(!typed.random);

@@ -2,7 +2,9 @@
 //! job file.
 
 use super::job_options::{Effect, JobOptions, forbids};
+use crate::flags::fio_names::PRINTING;
 use crate::flags::fio_options::FioOptions;
+use crate::spec::fio_numbers::flag;
 
 /// A job of a command line.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +15,8 @@ pub struct TypedOptions {
     pub meaningless: Vec<String>,
     /// Options that would change the result and are not supported, with the reason.
     pub unsupported: Vec<String>,
+    /// Set if nothing may be written.
+    pub read_only: bool,
 }
 
 impl TypedOptions {
@@ -39,6 +43,8 @@ impl TypedOptions {
             }
             "name" => self.name = Some(value.to_owned()).filter(|name| !name.is_empty()),
             "create_only" => {}
+            "readonly" => self.read_only = flag(value)?,
+            printing if PRINTING.contains(&printing) => self.meaningless.push(format!("--{name}")),
             _ => match self.options.take(name, value)? {
                 Effect::Taken(_) => {}
                 Effect::Meaningless | Effect::Placement => self.meaningless.push(format!("--{name}")),
@@ -70,12 +76,15 @@ mod tests {
             ("randrepeat", "0"),
             ("fdatasync", "4"),
             ("bsrange", "4k-4k"),
+            ("eta-newline", "1"),
+            ("iodepth_batch_complete_max", "64"),
+            ("readonly", ""),
         ];
         let all = typed(&line).unwrap();
         assert_eq!(all.name.as_deref(), Some("x"));
-        assert_eq!((all.options.fsync, all.options.another_order), (Some(4), true));
+        assert_eq!((all.options.fsync, all.options.another_order, all.read_only), (Some(4), true, true));
         assert_eq!(all.options.bs.map(|bs| bs.0), Some(4096));
-        for name in ["group_reporting", "direct", "ioengine", "filename", "cpus_allowed"] {
+        for name in ["group_reporting", "direct", "ioengine", "filename", "cpus_allowed", "eta-newline"] {
             assert!(all.meaningless.contains(&format!("--{name}")), "{name}");
         }
         assert!(all.unsupported.is_empty());
@@ -101,6 +110,7 @@ mod tests {
             (&[("create_only", "")], "none of the job's reads"),
             (&[("name", "a"), ("name", "b")], "a job file"),
             (&[("fdatasync", "many")], "--fdatasync: `many` is not a number"),
+            (&[("readonly", "maybe")], "--readonly: `maybe` is neither 1 nor 0"),
         ] {
             let error = typed(line).unwrap_err();
             assert!(error.contains(part), "{line:?}: {error}");

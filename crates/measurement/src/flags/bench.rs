@@ -112,6 +112,9 @@ impl SyncMode {
 pub enum VerifyMethod {
     /// Position, write count, writer and a CRC32C in every block
     Crc32c,
+    /// No verification, also of a job file that asks for it
+    #[value(name = "0")]
+    Off,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@
 /// figures.
 pub(crate) const MEANINGLESS: &[&str] = &[
     "allow_file_create",
+    "allow_mounted_write",
     "bwavgtime",
     "buffered",
     "clat_percentiles",
@@ -32,6 +33,7 @@ pub(crate) const MEANINGLESS: &[&str] = &[
     "gtod_reduce",
     "hipri",
     "invalidate",
+    "iodepth_batch_complete_max",
     "ioengine",
     "iomem",
     "iomem_align",
@@ -131,6 +133,7 @@ const ALONE: &[&str] = &[
     "fdatasync",
     "name",
     "randrepeat",
+    "readonly",
     "rwmixwrite",
     "startdelay",
     "stonewall",
@@ -138,9 +141,13 @@ const ALONE: &[&str] = &[
     "wait_for_previous",
 ];
 
+/// Options of fio's command line about what fio prints while it runs. Job files do not have them.
+pub(crate) const PRINTING: &[&str] = &["eta", "eta-interval", "eta-newline", "status-interval"];
+
 /// Switches that are on if they stand alone. fio's command line has their values only after `=`.
 const SWITCHES: &[&str] = &[
     "allow_file_create",
+    "allow_mounted_write",
     "allrandrepeat",
     "buffered",
     "cgroup_nodelete",
@@ -176,6 +183,7 @@ const SWITCHES: &[&str] = &[
     "overwrite",
     "per_job_logs",
     "randrepeat",
+    "readonly",
     "refill_buffers",
     "registerfiles",
     "scramble_buffers",
@@ -204,7 +212,7 @@ pub struct Typed {
 /// Returns fio's options that the command line accepts beside this program's own.
 pub fn typed() -> impl Iterator<Item = Typed> {
     let fixed = FIXED.iter().map(|(name, _, _)| name);
-    let names = MEANINGLESS.iter().chain(PLACEMENT).chain(ALONE).chain(fixed).copied();
+    let names = MEANINGLESS.iter().chain(PLACEMENT).chain(PRINTING).chain(ALONE).chain(fixed).copied();
     names.map(|name| Typed { name, takes_value: !SWITCHES.contains(&name) })
 }
 

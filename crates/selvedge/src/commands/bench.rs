@@ -18,7 +18,7 @@ use crate::bench::matching::Placements;
 use crate::bench::process::ProcessWatch;
 use crate::bench::run::{Outcome, Run};
 use crate::bench::state::{Header, Record, Recorder};
-use crate::config::workload::{Fitted, VerifyState, Workload, typed_workload};
+use crate::config::workload::{Fitted, VerifyState, Workload};
 use crate::failure::Failure;
 use crate::fio::typed::TypedOptions;
 use crate::flags::bench::{BenchFlags, BenchFormat};
@@ -39,7 +39,7 @@ pub(super) fn run(flags: &BenchFlags) -> Result<(), Failure> {
         report::print_to(path)?;
     }
     if let Some(path) = &flags.job_file {
-        return job_file::run(flags, &typed_workload(flags, &typed), path);
+        return job_file::run(flags, &typed, path);
     }
     let began = Instant::now();
     let (mut workload, state) = Workload::new(flags)?;

@@ -22,9 +22,10 @@ use super::{finish, warn};
 use crate::bench::matching::Placements;
 use crate::bench::process::{ProcessUse, ProcessWatch};
 use crate::bench::run::{Outcome, Run};
-use crate::config::workload::{Fitted, Queues, Workload};
+use crate::config::workload::{Fitted, Queues, Workload, typed_workload};
 use crate::failure::Failure;
 use crate::fio::job_file::{Job, JobFile};
+use crate::fio::typed::TypedOptions;
 use crate::fio::variables;
 use crate::flags::bench::{BenchFlags, BenchFormat, IoQueues, WorkloadFlags};
 use crate::mptcp;
@@ -79,8 +80,9 @@ struct JobReport<'a> {
 }
 
 /// Runs the jobs of a file and prints what they found.
-pub(super) fn run(flags: &BenchFlags, typed: &WorkloadFlags, path: &Path) -> Result<(), Failure> {
+pub(super) fn run(flags: &BenchFlags, options: &TypedOptions, path: &Path) -> Result<(), Failure> {
     let began = Instant::now();
+    let typed = &typed_workload(flags, options);
     let shown = path.display();
     let file = JobFile::read(&read(path)?, &variables::of_this_process)
         .map_err(|complaint| Failure::usage(format!("{shown}:{complaint}")))?;
@@ -97,6 +99,9 @@ pub(super) fn run(flags: &BenchFlags, typed: &WorkloadFlags, path: &Path) -> Res
     let stop = Stop::on_signals()?;
     let setting = Setting::new(flags, &stop)?;
     let planned = plan(&file, &nsids, &setting, (typed, &shown))?;
+    if options.read_only {
+        refuse_writes(&planned, &shown)?;
+    }
     // Undone when the runs are over, and their connections with them.
     let _machine = mptcp::prepare_host(flags.connection.transport, flags.paths.configure_mptcp)?;
     check(&planned, &setting)?;
@@ -262,6 +267,14 @@ fn plan<'a>(
         }
     }
     Ok(planned)
+}
+
+/// Refuses jobs that write, where --readonly forbids it.
+fn refuse_writes(planned: &[Planned<'_>], path: &impl Display) -> Result<(), Failure> {
+    let Some(Planned { job, .. }) = planned.iter().find(|planned| planned.workload.writes()) else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!("{path}:{}: [{}] writes, which --readonly forbids", job.line, job.name)))
 }
 
 /// Refuses impossible jobs before anything is written: an hour after the start of the first job is
