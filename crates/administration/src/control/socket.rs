@@ -23,6 +23,9 @@ const SYSTEM_FOLDER: &str = "/run/selvedge";
 /// Folder for files of root that a later process or a client has to find. The other folder may belong
 /// to a target that runs as another user, and is removed with its content when that target stops.
 const KEPT_FOLDER: &str = "/run/selvedge-attach";
+/// Folder of those folders, and the beginning of the names of others there: each gateway of the packages has one.
+const RUN: &str = "/run";
+const GATEWAY_FOLDERS: &str = "selvedge-gateway-";
 /// Connections that wait until they are accepted, as many as those of the standard library's sockets.
 const BACKLOG: i32 = 128;
 
@@ -58,6 +61,21 @@ impl Surroundings {
         folders
     }
 
+    /// All folders that may have sockets of other processes, too.
+    fn known_folders(&self) -> Vec<PathBuf> {
+        let mut folders = self.folders();
+        // A service's, which its own user may ask too.
+        folders.push(SYSTEM_FOLDER.into());
+        folders.sort();
+        folders.dedup();
+        folders
+    }
+
+    /// True if the sockets of all services are meant. A service means its own.
+    fn means_all_services(&self) -> bool {
+        self.is_root && self.runtime_directory.is_none()
+    }
+
     /// The folder of what belongs to attached disks. A service of another user than root can make none beside its own.
     fn kept_folder(&self) -> Option<PathBuf> {
         let folder = self.folders().into_iter().next()?;
@@ -84,7 +102,7 @@ pub fn make_kept_folder() -> Option<PathBuf> {
 
 /// All folders where such things may be, also those of a service.
 pub fn kept_folders() -> Vec<PathBuf> {
-    let mut folders = default_folders();
+    let mut folders = Surroundings::here().known_folders();
     folders.push(KEPT_FOLDER.into());
     folders.dedup();
     folders
@@ -92,11 +110,20 @@ pub fn kept_folders() -> Vec<PathBuf> {
 
 /// All folders that may have sockets at their default place.
 pub fn default_folders() -> Vec<PathBuf> {
-    let mut folders = Surroundings::here().folders();
-    // A service's, which its own user may ask too.
-    folders.push(SYSTEM_FOLDER.into());
+    let surroundings = Surroundings::here();
+    let mut folders = surroundings.known_folders();
+    if surroundings.means_all_services() {
+        folders.extend(gateway_folders(Path::new(RUN)));
+    }
+    folders
+}
+
+/// The folders of gateways.
+fn gateway_folders(run: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(run).into_iter().flatten().flatten();
+    let gateways = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(GATEWAY_FOLDERS));
+    let mut folders: Vec<PathBuf> = gateways.map(|entry| entry.path()).collect();
     folders.sort();
-    folders.dedup();
     folders
 }
 
@@ -397,6 +424,35 @@ mod tests {
             [""; 0],
             "a service's working directory is anywhere"
         );
+    }
+
+    #[test]
+    fn gateways_of_the_packages_are_found_by_root_and_by_no_other_service() {
+        let unit = include_str!("../../../../packaging/systemd/selvedge-gateway@.service");
+        assert!(unit.contains(&format!(" --control unix:{RUN}/{GATEWAY_FOLDERS}%i/control.sock ")), "{unit}");
+        let run = tempfile::tempdir().unwrap();
+        let folder = |name: &str| {
+            let folder = run.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            folder
+        };
+        let [_, _, second, first] =
+            ["selvedge", "other", "selvedge-gateway-rbd-b", "selvedge-gateway-rbd-a"].map(folder);
+        assert_eq!(gateway_folders(run.path()), [first, second]);
+        assert!(gateway_folders(&run.path().join("missing")).is_empty());
+        let means_all = |is_root, service: Option<&str>| {
+            let runtime_directory = service.map(Into::into);
+            Surroundings { is_root, runtime_directory, session: None }.means_all_services()
+        };
+        assert!(means_all(true, None) && !means_all(true, Some("/run/a")) && !means_all(false, None));
+    }
+
+    #[test]
+    fn a_gateways_file_may_name_its_group() {
+        let unit = include_str!("../../../../packaging/systemd/selvedge-gateway@.service");
+        let lines = ["Environment=GROUP=%I", "EnvironmentFile=/etc/selvedge/gateway-%i.conf"];
+        let at = lines.map(|line| unit.find(&format!("\n{line}\n")).expect(line));
+        assert!(at[0] < at[1] && unit.contains(" --gateway-group ${GROUP} "), "{unit}");
     }
 
     #[test]
