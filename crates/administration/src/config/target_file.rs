@@ -231,7 +231,8 @@ fn nothing(what: &str) -> Mistake {
 }
 
 /// Sets the access of subsystems without one in the file: every host if only this machine reaches
-/// the port. "No host yet" has to be written in full, since otherwise it is a mistake.
+/// the port, unless the list of hosts is there and empty. "No host yet" has to be written in full, since otherwise it is a
+/// mistake.
 fn give_access(fabric: &mut DeTable<'_>) -> Result<(), Mistake> {
     let addresses = tables(fabric, "ports");
     let addresses = addresses.iter().filter_map(|(port, _)| port.get("address")?.get_ref().as_str());
@@ -248,7 +249,8 @@ fn give_access(fabric: &mut DeTable<'_>) -> Result<(), Mistake> {
                  hosts = [] says that there are none yet"
             }
             (Some(_), _) | (None, Some(true)) => continue,
-            (None, _) if is_local => {
+            (None, Some(false)) if is_local => continue,
+            (None, None) if is_local => {
                 if !subsystem.contains_key("allow_any_host") {
                     let name = Spanned::new(span.clone(), "allow_any_host".into());
                     subsystem.insert(name, Spanned::new(span, DeValue::Boolean(true)));
@@ -413,6 +415,15 @@ id = "gateway"
             let what = mistake(&text);
             assert!(what.starts_with(&format!("target.toml:{line}: ")), "{text}\n{what}");
             assert!(what.contains(expected), "{text}\n{what}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_of_hosts_lets_no_host_in() {
+        for (list, is_open) in [("", true), ("hosts = []\n", false), ("hosts = [\"nqn.b\"]\n", false)] {
+            let text = format!("[[port]]\naddress = \"127.0.0.1\"\n[[subsystem]]\nnqn = \"nqn.a\"\n{list}");
+            let config = parse(&text).unwrap_or_else(|mistake| panic!("{}", mistake.what));
+            assert_eq!(config.fabric.subsystems[0].allow_any_host, is_open, "{list}");
         }
     }
 
