@@ -31,8 +31,8 @@ pub fn parse(text: &str) -> Result<NamespaceConfig, String> {
         set(&mut namespace, kind, key, value)?.then_some(()).ok_or_else(|| unknown_option(kind, option))?;
     }
     namespace.default_block_size();
-    from_root(&mut namespace);
     check(&namespace).map_err(|(_, what)| what)?;
+    from_root(&mut namespace);
     Ok(namespace)
 }
 
@@ -162,6 +162,7 @@ pub fn check(namespace: &NamespaceConfig) -> Result<(), Wrong> {
             return Err((name.to_owned(), format!("{name} goes with file and block only")));
         }
     }
+    check_path(&namespace.backend)?;
     let (field, size) = match &namespace.backend {
         BackendConfig::Memory { size } => ("backend.memory.size", Some(*size)),
         BackendConfig::Null { size } => ("backend.null.size", Some(*size)),
@@ -174,6 +175,21 @@ pub fn check(namespace: &NamespaceConfig) -> Result<(), Wrong> {
     let block_size = if namespace.block_size == 0 { BLOCK_SIZE_DEFAULT } else { namespace.block_size };
     let checked = size.map_or(Ok(()), |size| check_size(size, block_size).map(drop));
     checked.map_err(|what| (field.to_owned(), what))
+}
+
+/// A path in a home folder, as only a shell reads it, would be one in a folder named `~`.
+fn check_path(backend: &BackendConfig) -> Result<(), Wrong> {
+    let (field, path) = match backend {
+        BackendConfig::File { path, .. } => ("backend.file.path", path),
+        BackendConfig::Block { path } => ("backend.block.path", path),
+        BackendConfig::Rbd(RbdConfig { conf: Some(conf), .. }) => ("backend.rbd.conf", conf),
+        _ => return Ok(()),
+    };
+    if !path.starts_with("~") {
+        return Ok(());
+    }
+    let what = "only a shell knows ~, and only where a word begins with it: write the whole path";
+    Err((field.to_owned(), format!("{}: {what}", path.display())))
 }
 
 /// A size is one block at least, a whole number of them, and no more than the system can address.
@@ -224,6 +240,8 @@ mod tests {
         let file = parse("file:/tmp/disk.img,size=1g,nsid=7,block_size=4k").unwrap();
         assert_eq!(file.backend, BackendConfig::File { path: "/tmp/disk.img".into(), size: Some(1 << 30) });
         assert_eq!((file.nsid, file.write_delay_ms), (7, 0));
+        let backup = parse("file:/tmp/~/disk~").unwrap();
+        assert_eq!(backup.backend, BackendConfig::File { path: "/tmp/~/disk~".into(), size: None });
         assert!(parse("file:/x,shared_storage=yes").unwrap().shared_storage);
         assert!(!parse("block:/x,shared_storage=no").unwrap().shared_storage);
         let delay_ms = |text: &str| parse(&format!("file:/x,{text}")).unwrap().write_delay_ms;
@@ -273,6 +291,9 @@ mod tests {
             ("memory:0", "whole number"),
             ("memory:1", "a size of 1 byte is not"),
             ("file:", "needs a path"),
+            ("file:~/disk.img,size=1g", "~/disk.img: only a shell knows ~"),
+            ("block:~/disk", "write the whole path"),
+            ("rbd:pool/image,conf=~/ceph.conf", "write the whole path"),
             ("file:/x,readonly", "size=SIZE"),
             ("file:/a,b.img,size=1m", "a path with a comma is for target.toml"),
             ("null:1g,nsid=0", "1 to 4096"),
