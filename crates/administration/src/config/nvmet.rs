@@ -45,6 +45,11 @@ pub fn read(text: &str) -> Result<Imported, String> {
     let Value::Object(root) = root else {
         return Err("this is not what nvmetcli saves: no object".to_owned());
     };
+    if is_of_spdk(&root) {
+        return Err("this is a configuration of SPDK (save_config), which is not imported: write its namespaces, hosts and \
+                    listeners into a target.toml"
+            .to_owned());
+    }
     if !["ports", "subsystems", "hosts"].iter().any(|name| root.contains_key(*name)) {
         return Err(
             "this is not what nvmetcli saves: it has neither ports nor subsystems nor hosts".to_owned()
@@ -77,6 +82,13 @@ pub fn read(text: &str) -> Result<Imported, String> {
     losses.sort_by_key(|loss| loss.line);
     warnings.sort_by_key(|warning| warning.line);
     Ok(Imported { fabric, losses, warnings })
+}
+
+/// True for SPDK's configuration, which has subsystems of its program, or for one of them.
+fn is_of_spdk(root: &Object) -> bool {
+    let is_part = |part: &Object| part.contains_key("subsystem") && part.contains_key("config");
+    let parts = root.get("subsystems").and_then(Value::as_array);
+    is_part(root) || parts.into_iter().flatten().filter_map(Value::as_object).any(is_part)
 }
 
 /// A port as far as subsystems want to know.

@@ -79,6 +79,17 @@ const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016
 const UUID: &str = "d592cdf3-5d1c-44e0-8412-3fcf7d99df27";
 
 #[test]
+fn a_configuration_of_spdk_is_called_so() {
+    let nvmf = r#"{"subsystem": "nvmf", "config": [{"method": "nvmf_create_transport", "params": {"trtype": "TCP"}}]}"#;
+    for text in
+        [nvmf.to_owned(), format!(r#"{{"subsystems": [{{"subsystem": "bdev", "config": []}}, {nvmf}]}}"#)]
+    {
+        let refused = read(&text).unwrap_err();
+        assert!(refused.contains("SPDK") && refused.contains("target.toml"), "{refused}");
+    }
+}
+
+#[test]
 fn names_as_linux_has_them_are_taken_over_with_a_warning() {
     let imported = read(&WHOLE.replace("nqn.test:b", "testnqn")).unwrap();
     assert_eq!(imported.losses, []);
