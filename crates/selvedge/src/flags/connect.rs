@@ -91,7 +91,7 @@ pub(crate) struct KernelFlags {
     pub(crate) ctrl_loss_tmo: Option<i32>,
 
     /// Time in seconds until commands fail without a controller, -1 for never [default: -1]
-    #[arg(long = "fast_io_fail_tmo", alias = "fast-io-fail-tmo", value_name = "SECONDS")]
+    #[arg(short = 'F', long = "fast_io_fail_tmo", alias = "fast-io-fail-tmo", value_name = "SECONDS")]
     #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-1..))]
     pub(crate) fast_io_fail_tmo: Option<i32>,
 

@@ -156,7 +156,7 @@ mod tests {
             options(&format!("-a 127.0.0.1 -n nqn.a {HOST}")),
             [format!("nqn=nqn.a,transport=tcp,traddr=127.0.0.1,trsvcid=4420,{HOST_OPTIONS}")]
         );
-        let all = "-w 127.0.0.9 -f lo -s 1 -i 2 -W 3 -P 4 -Q 64 -k 30 -c 5 -l -1 --fast_io_fail_tmo 7 -T 8 -D -d -g -G";
+        let all = "-w 127.0.0.9 -f lo -s 1 -i 2 -W 3 -P 4 -Q 64 -k 30 -c 5 -l -1 -F 7 -T 8 -D -d -g -G";
         assert_eq!(
             options(&format!("-a ::1,127.0.0.1 -n nqn.a {HOST} {all}").replace("::1,", "")),
             [format!(
