@@ -17,6 +17,7 @@ use super::config::FilePin;
 use super::file_location::FileLocation;
 use super::file_lock::{Lock, when_free, works_by};
 use super::image_format;
+use super::mount_points;
 use super::new_file::NewFile;
 use super::opened_file::{OpenedFile, kind_of, wrong_kind};
 use super::partition_table;
@@ -96,6 +97,11 @@ impl File {
         // A file that was there once is not made again, empty, where its file system is not mounted.
         let may_make = size.is_some() && pin.is_none_or(|pin| pin.file.is_none());
         let is_missing = may_make && !path.exists();
+        if let Some(point) = Some(path).filter(|_| is_missing).and_then(mount_points::unmounted_above) {
+            let reason =
+                format!("nothing is mounted at {}, where /etc/fstab has its file system", point.display());
+            return Err(failed(io::Error::other(reason)));
+        }
         let new = is_missing.then(|| NewFile::create(location)).transpose().map_err(failed)?;
         let mut opened = OpenedFile::open_regular(location, block_size)?;
         let lock = when_free(is_retry, || opened.lock(path, shared))?;

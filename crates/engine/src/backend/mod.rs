@@ -29,6 +29,8 @@ mod memory_file;
 #[cfg(not(feature = "simulation"))]
 mod memory_room;
 #[cfg(not(feature = "simulation"))]
+mod mount_points;
+#[cfg(not(feature = "simulation"))]
 mod new_file;
 #[cfg(not(feature = "simulation"))]
 mod opened_file;
