@@ -82,6 +82,19 @@ impl ServeConfig {
         config.quotas = config.quotas.with(flags.quotas);
     }
 
+    /// Names of the settings that are of the process, and not of what hosts see: a running target keeps those that it has.
+    pub fn of_process(&self) -> Vec<&'static str> {
+        let given = [
+            ("reactors", self.reactors.is_some()),
+            ("engine", self.engine != Engine::Automatic),
+            ("poll_us", self.poll_us_max.is_some()),
+            ("bdevs_per_cluster", self.ceph.bdevs_per_cluster.is_some()),
+            ("ceph_timeout_ms", self.ceph.timeout_ms.is_some()),
+            ("quotas", self.quotas != QuotaSpec::default()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+    }
+
     fn of(fabric: FabricConfig) -> Self {
         Self {
             fabric,

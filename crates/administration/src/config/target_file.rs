@@ -332,6 +332,7 @@ id = "gateway"
         let config = parse(WHOLE).unwrap_or_else(|mistake| panic!("{}", mistake.what));
         assert_eq!(config.reactors, Some(ReactorSpec::Cpus(vec![0, 1])));
         assert_eq!(config.engine, Engine::Epoll);
+        assert_eq!(config.of_process(), ["reactors", "engine", "bdevs_per_cluster", "ceph_timeout_ms"]);
         let fabric = &config.fabric;
         assert_eq!(fabric.ports[0].address.to_string(), "127.0.0.1:4421");
         assert_eq!((fabric.ports[0].id, fabric.ports[0].advertise.as_deref()), (1, Some("10.0.2.2")));
@@ -437,5 +438,6 @@ id = "gateway"
         let config = parse("[[port]]\naddress = \"127.0.0.1\"\n");
         let config = config.unwrap_or_else(|mistake| panic!("{}", mistake.what));
         assert_eq!((config.fabric.ports.len(), config.fabric.subsystems.len()), (1, 0));
+        assert_eq!(config.of_process(), [""; 0]);
     }
 }

@@ -118,8 +118,15 @@ fn count(number: usize, one: &str, several: &str) -> String {
 
 /// Puts a configuration into effect, or says what that would change.
 fn put(file: &Path, shrink: bool, dry_run: bool, control: &ControlFlags) -> Result<(), Failure> {
-    let fabric = target_file::read(file)?.fabric;
-    let wanted = serde_json::to_value(&fabric).map_err(Failure::failed)?;
+    let config = target_file::read(file)?;
+    let of_process = config.of_process();
+    if !of_process.is_empty() {
+        let (shown, names) = (file.display(), of_process.join(", "));
+        eprintln!(
+            "selvedge: {shown}: not compared: {names}; they count from the next start or upgrade of the target on"
+        );
+    }
+    let wanted = serde_json::to_value(&config.fabric).map_err(Failure::failed)?;
     let client = client(control)?;
     let before: Value = client.get("/v1/config")?;
     // What would be refused is shown as well: with that, one can tell whether it is meant.

@@ -214,6 +214,16 @@ fn a_difference_has_both_values_and_a_status() {
     std::fs::write(path, &dumped).expect("written");
     assert_eq!(serving.tell(&["config", "diff", path]), (Some(0), "nothing is different\n".to_owned()));
 
+    std::fs::write(path, format!("reactors = 1\nquotas.controllers_per_host = 9\n{dumped}"))
+        .expect("written");
+    let output = serving.try_run(&["config", "diff", path]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        stderr(&output).contains("not compared: reactors, quotas; they count from"),
+        "{}",
+        stderr(&output)
+    );
+
     let smaller = dumped.replace("2m", "1m").replace("allow_any_host = true", "allow_any_host = false");
     std::fs::write(path, smaller.replace("hosts = []", "hosts = [\"nqn.host:1\"]")).expect("written");
     let (status, text) = serving.tell(&["config", "diff", path]);
