@@ -1,6 +1,7 @@
 //! Files of secrets or TLS keys, one a line: who may be able to read them, and what is wrong with one. What the secrets are for
 //! is others' to say.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -21,6 +22,9 @@ const READABLE_BY_OTHERS: u32 = 0o004;
 
 /// Prefixes of secrets and TLS keys in text form.
 const SECRETS: [&str; 2] = ["DHHC-1:", "NVMeTLSkey-1:"];
+
+/// Text in place of a secret.
+pub const LEFT_OUT: &str = "(secret)";
 
 /// Why a file gives no secrets: what is wrong with it, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +96,20 @@ pub fn check_name(path: &Path) -> Result<(), SecretFileError> {
         return Err(what.to_owned().into());
     }
     Ok(())
+}
+
+/// A text for a log, without secrets that stand in it where none belongs.
+pub fn without_secrets(text: &str) -> Cow<'_, str> {
+    let first = |text: &str| SECRETS.iter().filter_map(|prefix| text.find(prefix)).min();
+    let is_of_secret = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=' | ':' | '-');
+    let (mut shown, mut rest) = (String::new(), text);
+    while let Some(at) = first(rest) {
+        let (before, secret) = rest.split_at(at);
+        shown += before;
+        shown += LEFT_OUT;
+        rest = secret.trim_start_matches(is_of_secret);
+    }
+    if shown.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(shown + rest) }
 }
 
 /// Reads the secrets of a file.
@@ -179,5 +197,17 @@ mod tests {
         }
         let missing = read::<Secret>(Path::new("/nowhere/DHHC-1.key")).err().unwrap().to_string();
         assert!(missing.starts_with("/nowhere/DHHC-1.key cannot be read"), "{missing}");
+    }
+
+    #[test]
+    fn a_text_for_a_log_has_no_secret() {
+        for (text, shown) in [
+            ("DHHC-1:00:c2Vj/+A=:", "(secret)"),
+            ("`NVMeTLSkey-1:01:c2Vj:` at DHHC-1:, and", "`(secret)` at (secret), and"),
+            ("an unknown DHHC-1.key of NVMe", "an unknown DHHC-1.key of NVMe"),
+            ("", ""),
+        ] {
+            assert_eq!(without_secrets(text), shown);
+        }
     }
 }

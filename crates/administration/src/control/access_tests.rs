@@ -6,12 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use authentication::Secret;
 use clap::Parser as _;
 use engine::backend::BackendConfig;
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
 use hyper::Method;
 use prerequisite::patience;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use secure_channel::ConfiguredPsk;
 use serde_json::{Value, json};
 
 use super::administration::Administration;
@@ -527,6 +529,33 @@ fn who_changed_what_is_recorded_and_who_did_not_come_in() {
     assert!(!text.contains(&token("operate")) && !text.contains("unknown_token"), "a token is in the log");
     let verified = super::audit::verify(&[house.folder.path().join("audit.jsonl")], None).unwrap();
     assert_eq!((verified.records, verified.last), (5, 4));
+}
+
+#[test]
+fn secrets_of_requests_are_not_recorded() {
+    let house = House::with_tokens("");
+    let secret = Secret::new(&[7; 32], None).unwrap().reveal().to_string();
+    let psk = ConfiguredPsk::new(&[9; 32], None).unwrap().reveal().to_string();
+    let keys = format!("/v1/subsystems/{MINE}/host_keys/nqn.h");
+    // This target has no key to seal them with: all are refused, for one reason or another.
+    for (role, body, status) in [
+        ("operate", json!({ "dhchap_secret": secret, "tls_key": psk }), 424),
+        ("admin", json!({ "dhchap_ctrl_secret": &secret[1..] }), 422),
+        ("admin", json!({ "dhchap_key": secret }), 422),
+        ("admin", json!({ "overlap_s": psk }), 422),
+        ("read", json!({ "tls_key": psk }), 403),
+    ] {
+        let response = house.ask("PUT", &keys, Some(&token(role)), &body.to_string());
+        assert_eq!(response.status, status, "{body}: {}", response.body);
+    }
+    let records = house.recorded();
+    assert_eq!(records.len(), 5);
+    assert_eq!(records[0]["request"], json!({ "dhchap_secret": "(secret)", "tls_key": "(secret)" }));
+    for record in records.iter().map(Value::to_string) {
+        for key in [&secret, &psk] {
+            assert!(!record.contains(&key[20..40]), "{record}");
+        }
+    }
 }
 
 #[test]

@@ -224,7 +224,7 @@ impl AuditLog {
         if !self.is_kept() {
             return;
         }
-        let mut event = event.bounded();
+        let mut event = event.without_secrets().bounded();
         let mut inner = self.lock();
         if let Some(crowd) = inner.crowds.of(&event) {
             match crowd.admit(Instant::now(), event.omitted) {

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use engine::secret_file::{LEFT_OUT, without_secrets};
+use engine::target::KeyKind;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -74,6 +76,14 @@ impl Event {
         Self { kind: Kind::FailedLogin, who: Some(who), from, result, ..Self::default() }
     }
 
+    /// The same event without secrets: those that a request gives to hosts, and any that stands in a wrong place.
+    pub(super) fn without_secrets(mut self) -> Self {
+        hide_secrets(&mut self.request);
+        self.what.iter_mut().for_each(hide_in);
+        hide_in(&mut self.result);
+        self
+    }
+
     /// The same event with a request and changes that fit on a line; those that do not are replaced
     /// by their size or number. Texts are cut, since callers without rights choose them.
     pub(super) fn bounded(self) -> Self {
@@ -96,6 +106,29 @@ impl Event {
         };
         Self { request, changes, what: self.what.map(cut), result: cut(self.result), ..self }
     }
+}
+
+/// Replaces the secrets in a request.
+fn hide_secrets(value: &mut Value) {
+    match value {
+        Value::String(text) => hide_in(text),
+        Value::Array(values) => values.iter_mut().for_each(hide_secrets),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                // A mistyped secret is one too, in all but a character.
+                if KeyKind::ALL.iter().any(|kind| kind.name() == name) && value.is_string() {
+                    *value = LEFT_OUT.into();
+                } else {
+                    hide_secrets(value);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn hide_in(text: &mut String) {
+    *text = without_secrets(text).into_owned();
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -254,6 +287,24 @@ mod tests {
         assert_eq!(refused.result, what);
         let small = Event { request: json!({ "a": 1 }), changes: vec![json!(1)], ..Event::default() };
         assert_eq!(small.clone().bounded(), small);
+    }
+
+    #[test]
+    fn an_event_has_no_secret() {
+        let request = json!({
+            "nqn": "nqn.a", "dhchap_secret": "DHHC1:00:bWlz", "keys": [{ "tls_key": "NVMeTLSkey-1:01:c2Vj:" }],
+            "dhchap_key": "DHHC-1:00:c2Vj:", "dhchap_ctrl_secret": null, "tls_key_file": "/etc/a.key",
+        });
+        let what = Some("DELETE /v1/DHHC-1:00:c2Vj:".to_owned());
+        let result = "unknown variant `DHHC-1:00:c2Vj:`".to_owned();
+        let shown = Event { request, what, result, ..Event::default() }.without_secrets();
+        let request = json!({
+            "nqn": "nqn.a", "dhchap_secret": LEFT_OUT, "keys": [{ "tls_key": LEFT_OUT }],
+            "dhchap_key": LEFT_OUT, "dhchap_ctrl_secret": null, "tls_key_file": "/etc/a.key",
+        });
+        assert_eq!(shown.request, request);
+        assert_eq!(shown.what.as_deref(), Some("DELETE /v1/(secret)"));
+        assert_eq!(shown.result, "unknown variant `(secret)`");
     }
 
     proptest! {
