@@ -361,9 +361,13 @@ impl Administration {
         let mut wanted = before.clone();
         let outcome = edit(&mut wanted)?;
         wanted.subsystems.iter_mut().for_each(SubsystemConfig::forget_kept);
+        let apply = |wanted: &FabricConfig| match host {
+            Some(host) => self.target.apply_for(wanted, host),
+            None => self.target.replace_secrets(wanted, overlap),
+        };
         if wanted == before {
             // A device may have another size than when it was last looked at.
-            let changes = self.target.replace_secrets(&wanted, overlap)?;
+            let changes = apply(&wanted)?;
             return Ok((outcome, self.made(changes, &before, &wanted)));
         }
         check(&before, &wanted, permissions)?;
@@ -376,11 +380,7 @@ impl Administration {
             Some(state) => Some(state.prepare(&wanted).map_err(|error| Refusal::not_kept(&error))?),
             None => None,
         };
-        let changes = match host {
-            Some(host) => self.target.apply_for(&wanted, host),
-            None => self.target.replace_secrets(&wanted, overlap),
-        };
-        let changes = changes.map_err(|error| self.refused(error))?;
+        let changes = apply(&wanted).map_err(|error| self.refused(error))?;
         let kept = self.keep(state, prepared, &wanted);
         if let Err(error) = kept {
             tracing::error!(%error, "cannot write the state; reverted to the previous configuration");

@@ -184,12 +184,13 @@ impl Target {
     }
 
     /// The same for a host that asks for it, unless another host has reserved a namespace that changes: nothing is then.
-    /// Reservations stay as they are from the look at them until all is changed.
+    /// Reservations stay as they are from the look at them until all is changed. Files of secrets are not read: a host neither
+    /// ends the overlap of another one's secrets nor fails for its file.
     ///
     /// # Errors
     /// As above, and `TargetError::Reserved`.
     pub fn apply_for(&self, wanted: &FabricConfig, host: &KnownHost) -> Result<Vec<Change>, TargetError> {
-        self.carry_out(&ChangeRequest { host: Some(host), ..ChangeRequest::of(wanted) })
+        self.carry_out(&ChangeRequest { host: Some(host), keeps_secrets: true, ..ChangeRequest::of(wanted) })
     }
 
     /// Checks that a host may make a change that another component applies: no namespace that

@@ -13,7 +13,7 @@ use engine::initiator::{
 };
 use engine::ring::Engine;
 use engine::target::{
-    FabricConfig, HostKeyConfig, KeyKind, NamespaceConfig, SealedSecret, SubsystemConfig, Target,
+    FabricConfig, HostKeyConfig, KeyKind, KnownHost, NamespaceConfig, SealedSecret, SubsystemConfig, Target,
     TargetConfig,
 };
 use nvme::Status;
@@ -203,6 +203,26 @@ fn secrets_are_replaced_under_a_host_that_writes() {
     let error = testbed.target.replace_secrets(&testbed.config(), Duration::ZERO).unwrap_err().to_string();
     assert!(error.contains("line 1: it is not a DH-HMAC-CHAP secret"), "{error}");
     testbed.connect(HOST, Some(4), None).unwrap();
+}
+
+/// An administrator writes the new secret into the file, and then has it accepted beside the former one.
+#[test]
+fn a_change_for_one_host_leaves_the_secrets_of_another_as_they_are() {
+    let testbed = Testbed::new(Engine::Epoll, |_| {});
+    let path = testbed.folder.path().join("host");
+    let other = KnownHost { nqn: OTHER.to_owned(), host_id: uuid::Uuid::from_bytes([2; 16]) };
+    write(&path, &[3]);
+    testbed.target.apply_for(&testbed.config(), &other).unwrap();
+    testbed.connect(HOST, Some(1), None).unwrap();
+    testbed.target.replace_secrets(&testbed.config(), Duration::from_secs(3600)).unwrap();
+    for own in [1, 3] {
+        testbed.connect(HOST, Some(own), None).unwrap();
+    }
+    fs::write(&path, "nonsense").unwrap();
+    testbed.target.apply_for(&testbed.config(), &other).unwrap();
+    for own in [1, 3] {
+        testbed.connect(HOST, Some(own), None).unwrap();
+    }
 }
 
 #[test]
