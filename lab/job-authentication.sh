@@ -55,6 +55,12 @@ TOML
 
 set_key() { "$selvedge" host set-key "$OURS" "$host" --control unix:/tmp/control.sock "$@"; }
 
+# Sets these keys and no others: a secret of the subsystem that is there would be lost, which set-key refuses.
+set_only() {
+    "$selvedge" host remove-key "$OURS" "$host" --control unix:/tmp/control.sock || true
+    set_key "$@"
+}
+
 # connect SECRET [CONTROLLER'S SECRET]
 connect() {
     nvme connect -t tcp -a 127.0.0.1 -s "$PORT" -n "$OURS" -i 1 -k 60 -S "$(cat "$1")" ${2:+-C "$(cat "$2")"}
@@ -72,7 +78,7 @@ reads_and_writes() {
 
 # cell HASH GROUP SECRET [CONTROLLER'S SECRET]: what was chosen is in our log.
 cell() {
-    set_key -S "$3" ${4:+-C "$4"} --dhchap-hash "$1" --dhchap-dhgroup "$2"
+    set_only -S "$3" ${4:+-C "$4"} --dhchap-hash "$1" --dhchap-dhgroup "$2"
     : >/tmp/target.log
     connect "$3" ${4:+"$4"}
     reads_and_writes
@@ -85,7 +91,7 @@ refused() { ! connect "$@"; }
 refused_without() { ! nvme connect -t tcp -a 127.0.0.1 -s "$PORT" -n "$OURS" -i 1 -k 60; }
 
 falls_back() {
-    set_key -S /tmp/host-1 --dhchap-dhgroup secp256r1mlkem768,mlkem768,secp256r1,ffdhe2048
+    set_only -S /tmp/host-1 --dhchap-dhgroup secp256r1mlkem768,mlkem768,secp256r1,ffdhe2048
     : >/tmp/target.log
     connect /tmp/host-1
     disconnect "$OURS"
@@ -95,7 +101,7 @@ falls_back() {
 # The kernel authenticates all queues again when its secret is set, while it writes.
 secrets_change_under_writes() {
     local controller device writer status
-    set_key -S /tmp/host-1
+    set_only -S /tmp/host-1
     connect /tmp/host-1
     device=$(wait_for_namespace "$OURS" 1)
     controller=$(controller_device "$OURS")

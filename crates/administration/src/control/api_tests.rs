@@ -542,6 +542,21 @@ fn keys_that_come_as_they_are_are_kept_sealed() {
 }
 
 #[test]
+fn a_new_secret_takes_no_other_protection_from_its_host() {
+    let (testbed, keys) = (Testbed::new(), format!("/v1/subsystems/{NQN}/host_keys/nqn.host:1"));
+    let [secret, next] = [1, 2].map(|byte| Secret::new(&[byte; 32], None).unwrap().reveal().to_string());
+    for (name, value) in [("dhchap_ctrl_secret", json!(secret)), ("tls_concat", json!(true))] {
+        testbed.done("PUT", &keys, &json!({ "dhchap_secret": secret, name: value }));
+        let refused = testbed.refused("PUT", &keys, &json!({ "dhchap_secret": next }).to_string());
+        assert_eq!(refused.status, 409);
+        assert!(refused.json["field"].as_str().is_some_and(|field| field.starts_with(name)));
+        testbed.done("PUT", &keys, &json!({ "dhchap_secret": next, name: value }));
+        testbed.done("DELETE", &keys, &Value::Null);
+        testbed.done("PUT", &keys, &json!({ "dhchap_secret": next }));
+    }
+}
+
+#[test]
 fn a_change_that_cannot_be_kept_is_not_made() {
     let testbed = Testbed::with_state(true);
     let state = testbed.folder.path().join("state");

@@ -292,14 +292,22 @@ fn in_field(refusal: Refusal, base: &str) -> Refusal {
     }
 }
 
-/// Refuses a host's keys that would drop its secret while a TLS key is added, or the other way
-/// round.
+/// Refuses a host's keys that would drop some of those that it has while others are set: it could no longer connect, or would
+/// connect with less protection.
 fn check_nothing_is_lost(before: &HostKeyConfig, wanted: &HostKeyConfig) -> Result<(), Refusal> {
-    let pairs = [
+    let has_tls = |key: &HostKeyConfig| key.tls_concat || key.has_tls_key();
+    let kinds = [
         ("dhchap_secret_file", "secret", before.has_secret(), wanted.has_secret()),
+        (
+            "dhchap_ctrl_secret_file",
+            "secret of the subsystem",
+            before.has_controller_secret(),
+            wanted.has_controller_secret(),
+        ),
         ("tls_key_file", "TLS key", before.has_tls_key(), wanted.has_tls_key()),
+        ("tls_concat", "TLS key by its authentication", before.tls_concat, has_tls(wanted)),
     ];
-    for (name, what, before, wanted) in pairs {
+    for (name, what, before, wanted) in kinds {
         if before && !wanted {
             let what = format!("the host has a {what}, which would be lost");
             let refusal = Refusal::conflict(what).about(name);

@@ -230,7 +230,7 @@ impl<'a> KeyChange<'a> {
             false => self.secret.is_some(),
         };
         let has_controller_key = match self.keeps_controller_key {
-            true => known.is_some_and(has_controller_key),
+            true => known.is_some_and(HostKeyConfig::has_controller_secret),
             false => self.controller_key.is_some(),
         };
         let subsystem_key = subsystem.dhchap_ctrl_secret_sealed.is_some();
@@ -258,11 +258,6 @@ impl<'a> KeyChange<'a> {
     }
 }
 
-/// True if the subsystem authenticates to the host by a key for this host.
-pub(super) const fn has_controller_key(key: &HostKeyConfig) -> bool {
-    key.dhchap_ctrl_secret_sealed.is_some() || key.dhchap_ctrl_secret_file.is_some()
-}
-
 /// A key that a call has; an empty one is none.
 pub(super) fn given(key: &Option<String>) -> Option<&str> {
     key.as_deref().filter(|key| !key.is_empty())
@@ -282,7 +277,7 @@ pub(super) async fn list(native: Native, request: ListHostsReq) -> Result<HostsI
 /// A host, with the keys that it has.
 pub(super) fn host_of(subsystem: &SubsystemConfig, host: &str) -> Host {
     let key = subsystem.host_keys.iter().find(|key| key.host == host);
-    let origin = if key.is_some_and(has_controller_key) {
+    let origin = if key.is_some_and(HostKeyConfig::has_controller_secret) {
         ControllerKeyOrigin::HostSpecific
     } else if subsystem.dhchap_ctrl_secret_sealed.is_some() {
         ControllerKeyOrigin::SubsystemImplicit

@@ -12,7 +12,7 @@ use libc::{EBUSY, EEXIST, EINVAL, ENODEV, ENOENT};
 use serde_json::json;
 
 use super::failed::{Failed, Reply as _, check_room};
-use super::hosts::{check_closed, given, has_controller_key, host_of};
+use super::hosts::{check_closed, given, host_of};
 use super::listeners::listeners_of;
 use super::namespaces::{bdev_name, hosts_of, is_visible_to_all, remove, trashes_image};
 use super::native::{Native, Refused, again, of_subsystem, user_of_serial};
@@ -146,7 +146,7 @@ pub(super) async fn change_key(native: Native, request: ChangeSubsystemKeyReq) -
     let key = given(&request.dhchap_key);
     if key.is_some() {
         check_closed(&subsystem).map_err(failed)?;
-        if let Some(own) = subsystem.host_keys.iter().find(|key| has_controller_key(key)) {
+        if let Some(own) = subsystem.host_keys.iter().find(|key| key.has_controller_secret()) {
             let what =
                 format!("Host {} has a DH-HMAC-CHAP controller key, which has to be removed first", own.host);
             return Err(failed(Failed::new(EINVAL, what)));

@@ -86,6 +86,11 @@ impl HostKeyConfig {
         self.dhchap_secret_file.is_some() || self.dhchap_secret_sealed.is_some()
     }
 
+    /// True if the subsystem has a secret for this host, by which it authenticates to it.
+    pub const fn has_controller_secret(&self) -> bool {
+        self.dhchap_ctrl_secret_file.is_some() || self.dhchap_ctrl_secret_sealed.is_some()
+    }
+
     /// True if the host has a TLS key.
     pub const fn has_tls_key(&self) -> bool {
         self.tls_key_file.is_some() || self.tls_key_sealed.is_some()
