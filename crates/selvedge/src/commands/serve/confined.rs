@@ -45,7 +45,10 @@ fn needs(flags: &ServeFlags, list: Option<&AllowedStorage>, target: &TargetConfi
         written.extend(folder_of(path));
     }
     let sockets = if extent == Extent::Free { Vec::new() } else { control_folders(flags) };
-    let named = named_files(flags).chain(secrets(fabric)).chain(confs);
+    // Where others may name files, they may put links in the place of these, too.
+    let secrets =
+        secrets(fabric).flat_map(|file| if list.is_none() { with_target(file) } else { vec![file] });
+    let named = named_files(flags).chain(confs).flat_map(with_target).chain(secrets);
     let mut read: Vec<PathBuf> = named.filter_map(|file| folder_of(&file)).collect();
     read.extend(lists.flat_map(|list| list.key_directories.clone()));
     Needs {
@@ -62,13 +65,18 @@ fn needs(flags: &ServeFlags, list: Option<&AllowedStorage>, target: &TargetConfi
     }
 }
 
-/// Returns the files that flags name, which are reloaded when they change, and the targets of their links.
+/// Returns the files that flags name, which are reloaded when they change.
 fn named_files(flags: &ServeFlags) -> impl Iterator<Item = PathBuf> {
     let own = &flags.administered;
     let certificates = [&own.control_tls_cert, &own.control_tls_key, &own.control_tls_client_ca];
     let files = [&flags.config, &flags.encryption_key, &own.control_token_file, &own.control_access];
-    let files = files.into_iter().chain(certificates).flatten();
-    files.flat_map(|path| [Some(path.clone()), path.canonicalize().ok()]).flatten()
+    files.into_iter().chain(certificates).flatten().cloned()
+}
+
+/// Returns a path, and the target of its links if there are some.
+fn with_target(path: PathBuf) -> Vec<PathBuf> {
+    let target = path.canonicalize().ok().filter(|target| *target != path);
+    std::iter::once(path).chain(target).collect()
 }
 
 /// The configuration files of images' clusters.
@@ -93,10 +101,16 @@ fn served(fabric: &FabricConfig) -> Vec<PathBuf> {
     disks.chain(storages.map(|storage| storage.directory.clone())).collect()
 }
 
-/// Returns the files of hosts' secrets, which are reloaded when they change.
+/// Returns the files of hosts' secrets, which are reloaded when they change, and of images' passphrases.
 fn secrets(fabric: &FabricConfig) -> impl Iterator<Item = PathBuf> {
     let keys = fabric.subsystems.iter().flat_map(|subsystem| &subsystem.host_keys);
-    keys.flat_map(|key| key.files()).map(|(_, file)| file.to_owned())
+    let keys = keys.flat_map(|key| key.files()).map(|(_, file)| file.to_owned());
+    let namespaces = fabric.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    let passphrases = namespaces.filter_map(|namespace| match &namespace.backend {
+        BackendConfig::Rbd(image) => Some(image.encryption.as_ref()?.passphrase_file.clone()),
+        _ => None,
+    });
+    keys.chain(passphrases)
 }
 
 /// Returns the folders of control sockets.
@@ -124,7 +138,9 @@ fn has_privileged_congestion(fabric: &FabricConfig) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use engine::target::{NamespaceConfig, SubsystemConfig};
+    use engine::backend::RbdEncryption;
+    use engine::ceph::LuksFormat;
+    use engine::target::{HostKeyConfig, NamespaceConfig, SubsystemConfig};
 
     use super::*;
 
@@ -171,6 +187,28 @@ mod tests {
         let list = AllowedStorage::default();
         assert!(super::needs(&flags, Some(&list), &target(Vec::new())).is_closed());
         assert!(!super::needs(&flags, None, &target(Vec::new())).is_closed());
+    }
+
+    #[test]
+    fn files_of_secrets_are_read_where_they_and_their_links_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let [named, real, passphrases] = ["named", "real", "passphrases"].map(|name| {
+            let path = folder.path().canonicalize().unwrap().join(name);
+            std::fs::create_dir(&path).unwrap();
+            path
+        });
+        std::fs::write(real.join("key"), "").unwrap();
+        std::os::unix::fs::symlink(real.join("key"), named.join("key")).unwrap();
+        let mut image: engine::backend::RbdConfig =
+            serde_json::from_str(r#"{"pool":"rbd","image":"disk"}"#).unwrap();
+        let passphrase_file = passphrases.join("passphrase");
+        image.encryption = Some(Box::new(RbdEncryption { format: LuksFormat::Luks2, passphrase_file }));
+        let mut target = target(vec![BackendConfig::Rbd(image)]);
+        target.fabric.subsystems[0].host_keys = vec![HostKeyConfig::tls("nqn.h", named.join("key"))];
+        let free = needs(&ServeFlags::of("--confine-to /srv"), None, &target);
+        assert_eq!(free.read, [named.clone(), real, passphrases.clone()]);
+        let listed = needs(&ServeFlags::of(""), Some(&AllowedStorage::default()), &target);
+        assert_eq!(listed.read, [named, passphrases]);
     }
 
     #[test]
