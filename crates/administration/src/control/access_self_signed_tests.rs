@@ -71,3 +71,38 @@ fn a_client_s_certificate_that_signs_itself_is_trusted_by_itself() {
     assert!(error("old").contains("certificate of --control-cert has expired"), "{}", error("old"));
     assert!(error("strange").contains("it refuses the connection"), "{}", error("strange"));
 }
+
+#[test]
+fn a_client_s_own_certificate_signs_no_other_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    ours.write(&folder.path().join("ca"));
+    ours.sign(folder.path(), "target", "127.0.0.1", 2999);
+    theirs.sign(folder.path(), "ops", "ops.example.org", 2999);
+    let mut params = CertificateParams::new(vec!["reader.example.org".to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    write(&folder.path().join("reader.key"), &key.serialize_pem());
+    let reader = Authority(CertifiedIssuer::self_signed(params, key).unwrap());
+    reader.write(&folder.path().join("reader.pem"));
+    reader.sign(folder.path(), "forged", "ops.example.org", 2999);
+    write(&folder.path().join("clients"), &(theirs.0.pem() + &reader.0.pem()));
+    let entry = |name: &str, role: &str| {
+        format!("[[certificate]]\nname = \"{name}.example.org\"\nrole = \"{role}\"\n")
+    };
+    write(&folder.path().join("access.toml"), &access(&entry("ops", "admin")));
+    let flags = "--control tls:127.0.0.1:0 --control-access FOLDER/access.toml --control-tls-cert FOLDER/target.pem \
+                 --control-tls-key FOLDER/target.key --control-tls-client-ca FOLDER/clients";
+    let house = House::new(folder, flags).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let asks = |name: &str| {
+        house.client(&shows(&house, Some(name)), None)?.get::<Value>("/v1/connections").map(drop)
+    };
+    // An authority, as long as it is not known to be a client's.
+    asks("forged").unwrap();
+    house.change_access(&access(&(entry("ops", "admin") + &entry("reader", "read"))));
+    for name in ["ops", "reader"] {
+        asks(name).unwrap();
+    }
+    let refused = asks("forged").unwrap_err().line().unwrap();
+    assert!(refused.contains("it refuses the connection"), "{refused}");
+}

@@ -29,11 +29,12 @@ impl<'a> Listeners<'a> {
     /// Reads and checks all that the flags name.
     pub fn new(flags: &'a AdministeredFlags) -> Result<Self, Failure> {
         let token = flags.control_token_file.as_deref().map(Token::read).transpose()?;
-        let access = Access::new(flags.control_access.as_deref(), token.as_ref())?;
+        let access = Arc::new(Access::new(flags.control_access.as_deref(), token.as_ref())?);
         let own = flags.control_tls_cert.clone().zip(flags.control_tls_key.clone());
         let tls = |spoken| {
             let own = own.clone().map(|(certificate, key)| OwnCertificate { certificate, key });
-            let tls = own.map(|own| ServerTls::new(own, flags.control_tls_client_ca.clone(), spoken));
+            let client_ca = flags.control_tls_client_ca.clone();
+            let tls = own.map(|own| ServerTls::new(own, client_ca, spoken, access.clone()));
             Ok::<_, Failure>(tls.transpose()?.map(Arc::new))
         };
         let calls = match &flags.ceph_nvmeof_api {
@@ -45,7 +46,7 @@ impl<'a> Listeners<'a> {
             }
             None => None,
         };
-        let listeners = Self { flags, access: Arc::new(access), tls: tls(HTTP1)?, calls };
+        let listeners = Self { flags, access: access.clone(), tls: tls(HTTP1)?, calls };
         listeners.check()?;
         Ok(listeners)
     }

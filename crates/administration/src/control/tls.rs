@@ -23,6 +23,7 @@ use rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::access::Access;
 use super::file_stamp::FileStamp;
 use super::limits::PEM_BYTES_MAX;
 use crate::failure::Failure;
@@ -43,6 +44,8 @@ pub struct ServerTls {
     own: OwnCertificate,
     /// Authority of clients' certificates.
     client_ca: Option<PathBuf>,
+    /// Callers, whose own certificates may be in the file of the authority.
+    access: Arc<Access>,
     /// Protocol inside TLS, by its name in ALPN.
     spoken: &'static [u8],
     loaded: Mutex<Loaded>,
@@ -66,11 +69,13 @@ impl ServerTls {
         own: OwnCertificate,
         client_ca: Option<PathBuf>,
         spoken: &'static [u8],
+        access: Arc<Access>,
     ) -> Result<Self, Failure> {
-        let stamps = stamps(&own, client_ca.as_deref());
-        let config = server_config(&own, client_ca.as_deref(), spoken).map_err(Failure::usage)?;
+        let ca = client_ca.as_deref();
+        let stamps = stamps(&own, ca, &access);
+        let config = server_config(&own, ca, spoken, &access).map_err(Failure::usage)?;
         let loaded = Mutex::new(Loaded { stamps, config });
-        Ok(Self { own, client_ca, spoken, loaded, refused: Seldom::default() })
+        Ok(Self { own, client_ca, access, spoken, loaded, refused: Seldom::default() })
     }
 
     /// Counts a client whose certificate is refused; the number if it is one to be logged.
@@ -82,9 +87,10 @@ impl ServerTls {
     /// while they are being replaced, leave the previous ones in force.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = stamps(&self.own, self.client_ca.as_deref());
+        let ca = self.client_ca.as_deref();
+        let now = stamps(&self.own, ca, &self.access);
         if now != loaded.stamps {
-            match server_config(&self.own, self.client_ca.as_deref(), self.spoken) {
+            match server_config(&self.own, ca, self.spoken, &self.access) {
                 Ok(config) => {
                     tracing::info!(path = %self.own.certificate.display(), "the certificate is read again");
                     loaded.config = config;
@@ -97,9 +103,10 @@ impl ServerTls {
     }
 }
 
-fn stamps(own: &OwnCertificate, ca: Option<&Path>) -> Vec<Option<FileStamp>> {
+fn stamps(own: &OwnCertificate, ca: Option<&Path>, access: &Access) -> Vec<Option<FileStamp>> {
     let files = [Some(own.certificate.as_path()), Some(&own.key), ca];
-    files.into_iter().flatten().map(FileStamp::of).collect()
+    // Entries of clients say which certificates of the authority's file are theirs.
+    files.into_iter().flatten().map(FileStamp::of).chain(ca.map(|_| access.stamp())).collect()
 }
 
 fn provider() -> Arc<CryptoProvider> {
@@ -110,6 +117,7 @@ fn server_config(
     own: &OwnCertificate,
     client_ca: Option<&Path>,
     spoken: &[u8],
+    access: &Access,
 ) -> Result<Arc<ServerConfig>, String> {
     let (chain, key) = read_own(own)?;
     let builder = ServerConfig::builder_with_provider(provider())
@@ -118,12 +126,17 @@ fn server_config(
     let builder = match client_ca {
         Some(path) => {
             let trusted = certificates(path)?;
-            let roots = Arc::new(roots(path, &trusted)?);
-            // A client without a certificate may have a token.
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
-            let inner = verifier.allow_unauthenticated().build();
-            let inner = inner.map_err(|error| format!("{}: {error}", path.display()))?;
-            builder.with_client_cert_verifier(Arc::new(TrustOrPin { inner, trusted }))
+            let verifier = |roots| {
+                // A client without a certificate may have a token.
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+                let built = verifier.allow_unauthenticated().build();
+                built.map_err(|error| format!("{}: {error}", path.display()))
+            };
+            let others: Vec<_> = trusted.iter().filter(|one| !access.has_certificate(one)).cloned().collect();
+            let authorities = roots(path, &others).ok().map(verifier).transpose()?;
+            let inner = verifier(roots(path, &trusted)?)?;
+            let pinned = TrustOrPin { inner, trusted };
+            builder.with_client_cert_verifier(Arc::new(ClientVerifier { pinned, authorities }))
         }
         None => builder.with_no_client_auth(),
     };
@@ -280,17 +293,25 @@ impl<V: ?Sized> TrustOrPin<V> {
     }
 }
 
-impl ClientCertVerifier for TrustOrPin<dyn ClientCertVerifier> {
+/// Trusts certificates of clients that are trusted ones themselves, and those that authorities have signed. The certificate of a
+/// client is not an authority: the client could sign one with the name of another client.
+#[derive(Debug)]
+struct ClientVerifier {
+    pinned: TrustOrPin<dyn ClientCertVerifier>,
+    authorities: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+impl ClientCertVerifier for ClientVerifier {
     fn offer_client_auth(&self) -> bool {
-        self.inner.offer_client_auth()
+        self.pinned.inner.offer_client_auth()
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.inner.client_auth_mandatory()
+        self.pinned.inner.client_auth_mandatory()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.inner.root_hint_subjects()
+        self.pinned.inner.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -299,8 +320,15 @@ impl ClientCertVerifier for TrustOrPin<dyn ClientCertVerifier> {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verified = self.inner.verify_client_cert(end_entity, intermediates, now);
-        if self.is_pinned(&verified, end_entity) { Ok(ClientCertVerified::assertion()) } else { verified }
+        let Self { pinned, authorities } = self;
+        if !pinned.trusted.contains(end_entity) {
+            return match authorities {
+                Some(authorities) => authorities.verify_client_cert(end_entity, intermediates, now),
+                None => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+            };
+        }
+        let verified = pinned.inner.verify_client_cert(end_entity, intermediates, now);
+        if pinned.is_pinned(&verified, end_entity) { Ok(ClientCertVerified::assertion()) } else { verified }
     }
 
     fn verify_tls12_signature(
@@ -309,7 +337,7 @@ impl ClientCertVerifier for TrustOrPin<dyn ClientCertVerifier> {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls12_signature(message, certificate, signed)
+        self.pinned.inner.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -318,11 +346,11 @@ impl ClientCertVerifier for TrustOrPin<dyn ClientCertVerifier> {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls13_signature(message, certificate, signed)
+        self.pinned.inner.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
+        self.pinned.inner.supported_verify_schemes()
     }
 }
 

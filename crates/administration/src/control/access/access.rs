@@ -108,6 +108,17 @@ impl Access {
         self.file().storage.clone()
     }
 
+    /// True if the certificate is that of a caller, by an entry of the access file.
+    pub(in crate::control) fn has_certificate(&self, certificate: &CertificateDer<'_>) -> bool {
+        by_certificate(&self.file(), certificate).is_ok()
+    }
+
+    /// Stamp of the access file, if there is one.
+    pub(in crate::control) fn stamp(&self) -> Option<FileStamp> {
+        let watched = self.file.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        FileStamp::of(&watched.path)
+    }
+
     /// Identifies a caller by the `Authorization` header of its request, or else by its connection.
     pub(in crate::control) fn identify(&self, peer: &Peer, header: Option<&[u8]>) -> Result<Caller, Refusal> {
         let file = self.file();
