@@ -81,6 +81,11 @@ impl ConfiguredPsk {
         self.bytes.len()
     }
 
+    /// Bytes of its key, for a hand-over to another process.
+    pub fn expose(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The checksum of its key.
     pub fn checksum(&self) -> u32 {
         checksum(CrcAlgorithm::Crc32IsoHdlc, &self.bytes) as u32

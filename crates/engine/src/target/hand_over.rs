@@ -242,6 +242,7 @@ impl Target {
         }
         self.fabric.go_on(state.tag, &state.uniquifiers);
         self.fabric.generated_keys.go_on(&state.generated_keys, ring::now());
+        self.fabric.take_former_keys(&state.former_keys);
         let known = Known::of(namespaces);
         known.take_namespaces(state.namespaces)?;
         known.take_reservations(state.reservations)?;

@@ -48,8 +48,8 @@ use fabric::Fabric;
 pub use fabric::{Quotas, Reactors, TargetConfig};
 pub use hand_over::HandOver;
 pub use handed_target::{
-    HandedController, HandedError, HandedFeatures, HandedGeneratedKey, HandedKey, HandedNamespace,
-    HandedProof, HandedQueue, HandedReservations, HandedSecret, HandedStream, HandedTarget,
+    HandedController, HandedError, HandedFeatures, HandedFormerKey, HandedGeneratedKey, HandedKey,
+    HandedNamespace, HandedProof, HandedQueue, HandedReservations, HandedSecret, HandedStream, HandedTarget,
 };
 pub use identity::{FORMER_NQN, MACHINE_ID_FILE, MachineId, NamespaceIdentities, write_down_former_uuids};
 pub use image::AbsentNamespace;

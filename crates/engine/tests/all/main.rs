@@ -38,6 +38,7 @@ mod target_elsewhere;
 mod target_hand_over;
 mod target_hand_over_decisions;
 mod target_hand_over_events;
+mod target_hand_over_keys;
 mod target_hand_over_refused;
 mod target_host_identity;
 mod target_hosts;

@@ -32,7 +32,7 @@ use crate::reservation_party::Party;
 use crate::tls_renewal::{End, await_more};
 use prerequisite::{patience, wait_until};
 
-const TLS_HOST: &str = "nqn.2014-08.org.example:known";
+pub(crate) const TLS_HOST: &str = "nqn.2014-08.org.example:known";
 pub(crate) const BLOCK: u32 = 512;
 const SIZE: u64 = 16 << 20;
 /// Number of writers, each of a part of the namespace.

@@ -24,7 +24,7 @@ use crate::backend::Clusters;
 use crate::ring::channel::SyncSender;
 use crate::ring::{self, tcp};
 use crate::target::controller::{Controller, Guest, Notice, Quiesce};
-use crate::target::handed_target::HandedTarget;
+use crate::target::handed_target::{HandedFormerKey, HandedTarget};
 use crate::target::identity::Identities;
 use crate::target::image::{AbsentNamespace, ImageOpener, Images};
 use crate::target::lock::lock;
@@ -313,14 +313,28 @@ impl Fabric {
 
     /// State for the new process, except for controllers.
     pub(crate) fn handed(&self) -> HandedTarget {
+        let (directory, now) = (self.directory(), ring::now());
+        let former_keys =
+            directory.subsystems.iter().flat_map(|subsystem| subsystem.former_keys(now)).collect();
         let controllers = lock(&self.controllers);
         let mut uniquifiers: Vec<_> = controllers.uniquifiers.iter().map(|(id, of)| (*id, *of)).collect();
         uniquifiers.sort_unstable();
         HandedTarget {
             tag: self.tag.load(Ordering::Acquire),
             uniquifiers,
-            generated_keys: self.generated_keys.handed(ring::now()),
+            generated_keys: self.generated_keys.handed(now),
+            former_keys,
             ..HandedTarget::default()
+        }
+    }
+
+    /// Accepts replaced keys of hosts, too, as long as the old process would have.
+    pub(crate) fn take_former_keys(&self, handed: &[HandedFormerKey]) {
+        let now = ring::now();
+        for key in handed {
+            if let Some(subsystem) = self.find(&key.subsystem) {
+                subsystem.take_former_key(key, now);
+            }
         }
     }
 

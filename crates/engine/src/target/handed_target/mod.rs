@@ -3,6 +3,7 @@
 //! so that nothing of a command is among it. Sockets go beside it, in the same order.
 
 mod handed_controller;
+mod handed_former_key;
 mod handed_generated_key;
 mod handed_namespace;
 mod handed_queue;
@@ -10,6 +11,7 @@ mod handed_reservations;
 mod handed_secret;
 
 pub use handed_controller::{HandedController, HandedError, HandedFeatures, HandedProof};
+pub use handed_former_key::HandedFormerKey;
 pub use handed_generated_key::HandedGeneratedKey;
 pub use handed_namespace::HandedNamespace;
 pub(crate) use handed_namespace::HandedNamespaceError;
@@ -37,6 +39,9 @@ pub struct HandedTarget {
     /// TLS keys that have come out of authentications.
     #[serde(default)]
     pub generated_keys: Vec<HandedGeneratedKey>,
+    /// Secrets and TLS keys that were replaced, and are still accepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_keys: Vec<HandedFormerKey>,
     /// Reservations of namespaces, where there are some.
     pub reservations: Vec<HandedReservations>,
     /// The controllers, in the order of their identifiers.

@@ -12,6 +12,7 @@ use crate::limits::SECRETS_PER_HOST_MAX;
 use crate::ring::Moment;
 use crate::secret_file::{self, SecretFileError, SecretKind};
 use crate::target::config::{HostKeyConfig, KeyKind, KeySource, SubsystemConfig};
+use crate::target::handed_target::{HandedFormerKey, HandedSecret};
 
 /// The secrets and TLS keys of a subsystem's hosts, by their names.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +71,14 @@ impl<T: SecretKind + Clone + PartialEq> Accepted<T> {
             .map(|(key, end)| (key.clone(), end))
             .take(SECRETS_PER_HOST_MAX)
             .collect();
+    }
+
+    /// Accepts a key of the old process until then, where one is asked for.
+    fn keep(&mut self, key: T, until: Moment) {
+        let is_known = self.current.contains(&key) || self.former.iter().any(|(known, _)| *known == key);
+        if !self.current.is_empty() && !is_known && self.former.len() < SECRETS_PER_HOST_MAX {
+            self.former.push((key, until));
+        }
     }
 
     /// All that is accepted now, the present ones first.
@@ -197,6 +206,42 @@ impl HostKeys {
         new
     }
 
+    /// The replaced keys that are still accepted, for the new process.
+    pub(crate) fn handed(&self, nqn: &str, now: Moment) -> Vec<HandedFormerKey> {
+        let mut all = Vec::new();
+        for (host, keys) in &self.0 {
+            let mut hand = |is_tls_key: bool, hash: u8, key: &[u8], until: Moment| {
+                let remaining_ms = until.0.saturating_sub(now.0) / 1_000_000;
+                if remaining_ms > 0 {
+                    let (subsystem, host, key) = (nqn.to_owned(), host.clone(), HandedSecret::new(key));
+                    all.push(HandedFormerKey { subsystem, host, is_tls_key, hash, key, remaining_ms });
+                }
+            };
+            for (secret, until) in &keys.secrets.former {
+                hand(false, secret.transform().map_or(0, Hash::id), secret.expose(), *until);
+            }
+            for (psk, until) in &keys.tls.former {
+                hand(true, psk.hash().map_or(0, secure_channel::Hash::id), psk.expose(), *until);
+            }
+        }
+        all.sort_by(|one, other| one.host.cmp(&other.host));
+        all
+    }
+
+    /// Accepts a replaced key of the old process, too. What is not a key has no effect.
+    pub(crate) fn go_on(&mut self, handed: &HandedFormerKey, now: Moment) {
+        let Some(keys) = self.0.get_mut(&handed.host) else { return };
+        let until = now.after(Duration::from_millis(handed.remaining_ms));
+        let key = handed.key.expose();
+        if handed.is_tls_key {
+            if let Ok(psk) = ConfiguredPsk::new(key, secure_channel::Hash::of(handed.hash)) {
+                keys.tls.keep(psk, until);
+            }
+        } else if let Ok(secret) = Secret::new(key, Hash::of(handed.hash)) {
+            keys.secrets.keep(secret, until);
+        }
+    }
+
     /// True if this host has to authenticate.
     pub(crate) fn has_secret(&self, host_nqn: &str) -> bool {
         self.with_secret(host_nqn).is_some()
@@ -305,6 +350,40 @@ mod tests {
         let without = first.succeeded_by(keys(2), Duration::ZERO, Moment(1000));
         assert_eq!(accepted(&without, 1000), [secret(2)]);
         assert!(!third.succeeded_by(HostKeys::default(), Duration::MAX, Moment(2000)).has_secret(HOST));
+    }
+
+    #[test]
+    fn the_next_process_accepts_replaced_keys_for_as_long_as_this_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let psk = |byte| ConfiguredPsk::new(&[byte; 48], Some(secure_channel::Hash::Sha384)).unwrap();
+        let keys = |byte| {
+            let mut config = written(&folder, &secret(byte).reveal(), 0o600);
+            let file = folder.path().join("psk");
+            fs::write(&file, &*psk(byte).reveal()).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            config.tls_key_file = Some(file);
+            read(vec![config]).unwrap()
+        };
+        let ms = |ms: u64| Moment(ms * 1_000_000);
+        let former = keys(1).succeeded_by(keys(2), Duration::from_millis(100), ms(1000));
+        let handed = former.handed(NQN, ms(1040));
+        assert_eq!(handed.iter().map(|key| key.remaining_ms).collect::<Vec<_>>(), [60, 60]);
+        assert!(former.handed(NQN, ms(1100)).is_empty());
+        // The clocks of two processes have nothing in common.
+        let mut next = keys(2);
+        handed.iter().for_each(|key| next.go_on(key, ms(5)));
+        assert_eq!(accepted(&next, ms(64).0), [secret(2), secret(1)]);
+        assert_eq!(next.psks(HOST, ms(64)), [psk(2), psk(1)]);
+        assert_eq!((accepted(&next, ms(65).0), next.psks(HOST, ms(65))), (vec![secret(2)], vec![psk(2)]));
+        // No key of a host that has none, nor one twice.
+        let mut without = HostKeys::default();
+        let mut same = keys(1);
+        for key in &handed {
+            without.go_on(key, ms(5));
+            same.go_on(key, ms(5));
+        }
+        assert!(without.psks(HOST, ms(5)).is_empty());
+        assert_eq!((accepted(&same, ms(5).0), same.psks(HOST, ms(5))), (vec![secret(1)], vec![psk(1)]));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::namespace_table::{Attachment, NamespaceTable};
 use super::quiesce_time::QuiesceTime;
 use crate::ring::{self, Moment};
 use crate::target::config::{NamespaceConfig, PortConfig, SubsystemConfig};
+use crate::target::handed_target::HandedFormerKey;
 use crate::target::telemetry::SubsystemCounters;
 
 /// The open namespaces of a subsystem by their identifiers.
@@ -151,6 +152,16 @@ impl Subsystem {
     /// The TLS keys that are accepted of the host with this name, if it may connect.
     pub(crate) fn psks(&self, host_nqn: &str, now: Moment) -> Vec<ConfiguredPsk> {
         if self.allows(host_nqn) { self.state().keys.psks(host_nqn, now) } else { Vec::new() }
+    }
+
+    /// Replaced keys of hosts that are still accepted, for the new process.
+    pub(crate) fn former_keys(&self, now: Moment) -> Vec<HandedFormerKey> {
+        self.state().keys.handed(&self.nqn, now)
+    }
+
+    /// Accepts a replaced key of the old process, too.
+    pub(crate) fn take_former_key(&self, handed: &HandedFormerKey, now: Moment) {
+        self.state_mut().keys.go_on(handed, now);
     }
 
     /// True if the subsystem is served on this port.
