@@ -100,7 +100,8 @@ impl Ask<'_> {
         Ok(())
     }
 
-    /// Edits, refuses what names something outside that its sender may not name, and pins the files that it names.
+    /// Edits, refuses what names something outside that its sender may not name or shuts out hosts of others, and pins the files
+    /// that it names.
     fn edit<T>(
         &self,
         fabric: &mut FabricConfig,
@@ -108,6 +109,7 @@ impl Ask<'_> {
     ) -> Result<T, Refusal> {
         let before = fabric.clone();
         let outcome = edit(fabric)?;
+        self.caller.check_ports(&before, fabric)?;
         self.caller.check_names(&before, fabric)?;
         self.caller.pin_files(&before, fabric)?;
         Ok(outcome)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use authentication::Secret;
 use engine::backend::BackendConfig;
 use engine::target::{FabricConfig, NamespaceConfig, PortConfig, SubsystemConfig, Target};
+use secure_channel::ConfiguredPsk;
 use serde_json::{Value, json};
 
 use super::access::{Caller, Identity, Rights};
@@ -203,6 +204,25 @@ fn who_may_not_change_something_has_no_preview_of_it() {
     let removed = |caller: &Caller| previewed(&administration, caller, ("DELETE", &path, &Value::Null));
     assert_eq!(removed(&operate).unwrap_err().status, 403);
     assert!(removed(&admin).is_ok());
+}
+
+#[test]
+fn a_key_requires_no_tls_of_hosts_whom_its_sender_may_not_change() {
+    let (_target, administration) = served();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("key");
+    let mut made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file).unwrap();
+    let psk = ConfiguredPsk::new(&[1; 32], None).unwrap().reveal();
+    std::io::Write::write_all(&mut made, psk.as_bytes()).unwrap();
+    let keys = format!("/v1/subsystems/{MINE}/host_keys/nqn.a:host");
+    let body = json!({ "tls_key_file": file }).to_string();
+    let put = |caller: &Caller| ask(&administration, caller, ("PUT", &keys, &body)).map(drop);
+    let (mine, all) = (caller(Role::Operate, MINE), caller(Role::Operate, "*"));
+    let refused = put(&mine).unwrap_err();
+    assert!(refused.status == 403 && refused.error.contains(OTHER), "{refused}");
+    put(&all).unwrap();
+    // Hosts of both subsystems have to use TLS already.
+    put(&mine).unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use engine::backend::RbdConfig;
-use engine::target::FabricConfig;
+use engine::target::{FabricConfig, PortConfig, SubsystemConfig, TlsUse};
 use rustls::pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +119,31 @@ impl Caller {
         wanted: &FabricConfig,
     ) -> Result<(), Refusal> {
         self.lists.iter().try_for_each(|list| list.allow(before, wanted))
+    }
+
+    /// Refuses a change by which a port comes to require TLS (`FabricConfig::tls_on`) that has subsystems which the caller may not
+    /// change: their hosts without a key would lose their connections.
+    pub(in crate::control) fn check_ports(
+        &self,
+        before: &FabricConfig,
+        wanted: &FabricConfig,
+    ) -> Result<(), Refusal> {
+        let requires = |fabric: &FabricConfig, id: u16| {
+            let port = fabric.ports.iter().find(|port| port.id == id);
+            port.is_some_and(|port| fabric.tls_on(port) == TlsUse::Required)
+        };
+        let comes_to = |port: &&PortConfig| requires(wanted, port.id) && !requires(before, port.id);
+        for port in wanted.ports.iter().filter(comes_to) {
+            let is_others = |subsystem: &&SubsystemConfig| {
+                subsystem.is_on(port) && self.rights.allow(Role::Operate, Some(&subsystem.nqn)).is_err()
+            };
+            if let Some(other) = wanted.subsystems.iter().find(is_others) {
+                let what = format!("port {} would require TLS of hosts of {}, too", port.id, other.nqn);
+                let refusal = Refusal::new(403, what);
+                return Err(refusal.hint("have an administrator set `tls` of it, or use a port of its own"));
+            }
+        }
+        Ok(())
     }
 
     /// Pins new files to the folders of the caller's lists. A caller without lists is the operator of the machine, whose paths are
