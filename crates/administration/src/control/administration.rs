@@ -67,6 +67,8 @@ pub struct Permissions {
     pub shrink: bool,
     /// Files of secrets have others in them, and for this time those that these replace are still accepted.
     pub(crate) new_secrets: Option<Duration>,
+    /// Files of secrets are read again here, as they may have changed. Other changes do not fail for a file of another subsystem.
+    pub(crate) rereads_secrets: bool,
 }
 
 /// Result of a change.
@@ -357,13 +359,15 @@ impl Administration {
             _ => None,
         };
         let overlap = permissions.new_secrets.unwrap_or_default();
+        let rereads = permissions.rereads_secrets || permissions.new_secrets.is_some();
         let before = self.fabric();
         let mut wanted = before.clone();
         let outcome = edit(&mut wanted)?;
         wanted.subsystems.iter_mut().for_each(SubsystemConfig::forget_kept);
         let apply = |wanted: &FabricConfig| match host {
             Some(host) => self.target.apply_for(wanted, host),
-            None => self.target.replace_secrets(wanted, overlap),
+            None if rereads => self.target.replace_secrets(wanted, overlap),
+            None => self.target.apply_directed(wanted, &self.target.directives(), overlap),
         };
         if wanted == before {
             // A device may have another size than when it was last looked at.

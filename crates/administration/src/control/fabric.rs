@@ -38,7 +38,8 @@ pub(super) fn config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
 }
 
 pub(super) fn put_config(ask: &Ask<'_>) -> Result<Answer, Refusal> {
-    let permissions = Permissions { shrink: ask.flag("shrink")?, ..Permissions::default() };
+    let shrink = ask.flag("shrink")?;
+    let permissions = Permissions { shrink, rereads_secrets: true, ..Permissions::default() };
     let mut wanted: FabricConfig = ask.body()?;
     check_fabric(&mut wanted)?;
     let wanted = wanted.numbered();

@@ -62,6 +62,12 @@ fn ask(
     })
 }
 
+/// Writes a secret into a new file.
+fn write_secret(path: &Path, text: &str) {
+    let mut made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).unwrap();
+    std::io::Write::write_all(&mut made, text.as_bytes()).unwrap();
+}
+
 fn previewed(
     administration: &Arc<Administration>,
     caller: &Caller,
@@ -169,9 +175,8 @@ fn a_preview_of_keys_reads_their_files_and_keeps_nothing() {
     };
     let refusal = put(&file).unwrap_err();
     assert_eq!((refusal.status, refusal.field.as_deref()), (422, Some("dhchap_secret_file")));
-    let mut made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file).unwrap();
     let secret = Secret::new(&[1; 32], None).unwrap().reveal().to_string();
-    std::io::Write::write_all(&mut made, secret.as_bytes()).unwrap();
+    write_secret(&file, &secret);
     let shown = put(&file).unwrap();
     let words = shown["words"].to_string();
     assert!(words.contains("new secret of host nqn.a:host") && words.contains("1 key"), "{words}");
@@ -211,9 +216,7 @@ fn a_key_requires_no_tls_of_hosts_whom_its_sender_may_not_change() {
     let (_target, administration) = served();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("key");
-    let mut made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file).unwrap();
-    let psk = ConfiguredPsk::new(&[1; 32], None).unwrap().reveal();
-    std::io::Write::write_all(&mut made, psk.as_bytes()).unwrap();
+    write_secret(&file, &ConfiguredPsk::new(&[1; 32], None).unwrap().reveal());
     let keys = format!("/v1/subsystems/{MINE}/host_keys/nqn.a:host");
     let body = json!({ "tls_key_file": file }).to_string();
     let put = |caller: &Caller| ask(&administration, caller, ("PUT", &keys, &body)).map(drop);
@@ -223,6 +226,28 @@ fn a_key_requires_no_tls_of_hosts_whom_its_sender_may_not_change() {
     put(&all).unwrap();
     // Hosts of both subsystems have to use TLS already.
     put(&mine).unwrap();
+}
+
+#[test]
+fn a_file_of_one_subsystem_that_is_gone_stops_no_change_of_another() {
+    let (target, administration) = served();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("key");
+    write_secret(&file, &Secret::new(&[1; 32], None).unwrap().reveal());
+    let [mine, other] = [MINE, OTHER].map(|nqn| caller(Role::Operate, nqn));
+    let keys = format!("/v1/subsystems/{MINE}/host_keys/nqn.a:host");
+    let body = json!({ "dhchap_secret_file": file }).to_string();
+    let put = || ask(&administration, &mine, ("PUT", &keys, &body)).map(drop);
+    put().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let namespace = format!("/v1/subsystems/{OTHER}/namespaces/1");
+    ask(&administration, &other, ("PATCH", &namespace, "{\"qos\": {\"iops\": 500}}")).map(drop).unwrap();
+    assert_eq!(target.config().subsystems[1].namespaces[0].qos.iops, Some(500));
+    // Requests that may be about the file read it.
+    assert_eq!(put().unwrap_err().status, 422);
+    let (admin, config) = (caller(Role::Admin, "*"), json!(target.config()).to_string());
+    let applied = ask(&administration, &admin, ("PUT", "/v1/config", &config)).map(drop);
+    assert_eq!(applied.unwrap_err().status, 422);
 }
 
 #[test]
