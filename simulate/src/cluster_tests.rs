@@ -1,13 +1,20 @@
 //! What the simulated cluster promises, and what it does not.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ceph::{Cluster, ClusterOptions, Object, ObjectChange, Pairs, Pool};
+use engine::backend::{Backend, BackendError, Opening};
+use engine::ceph::{
+    CephConfig, Cluster, ClusterOptions, Clusters, Object, ObjectChange, Pairs, Pool, note_late_operation,
+};
 use engine::simulation::rados::{self, Mood};
 use engine::simulation::{self, MachineId, Options, sleep};
+
+use crate::administration::image_backend;
+use crate::gateway_plan::{POOL, SPARE};
 
 /// Runs it in a world with a cluster, on a machine of its own.
 fn play(scene: impl FnOnce(MachineId) + 'static) {
@@ -89,4 +96,43 @@ fn what_was_sent_over_a_cut_connection_lands_late_unless_that_is_shut_out() {
             assert_eq!(object.change(&set("b")).is_err_and(|error| error.is_shut_out()), is_fenced);
         });
     }
+}
+
+/// The spare image, locked by a gateway with these connections.
+fn locked_image(clusters: &Clusters) -> Result<Backend, BackendError> {
+    let image = Backend::open(&image_backend(SPARE), Opening::alone(4096, clusters)).unwrap();
+    image.set_standby(false).map(|()| image)
+}
+
+#[test]
+fn an_image_with_late_commands_stays_locked_until_its_connection_is_shut_out() {
+    play(|_| {
+        rados::create_image(POOL, SPARE, 1 << 20, 1 << 16);
+        let [gateway, other] = [(); 2].map(|()| {
+            let config = CephConfig { are_images_shared: true, ..CephConfig::default() };
+            Clusters::new(config, Vec::new())
+        });
+        // Images are closed on a thread of their own.
+        let close = |image: Backend| {
+            drop(image);
+            sleep(Duration::from_secs(1));
+        };
+        close(locked_image(&gateway).unwrap());
+        close(locked_image(&other).unwrap());
+        let image = locked_image(&gateway).unwrap();
+        let addresses = gateway.addresses().unwrap();
+        note_late_operation();
+        close(image);
+        assert!(gateway.awaits_fence() && locked_image(&other).is_err());
+        gateway.forget();
+        gateway.forget();
+        gateway.close_shut_out(&BTreeSet::from(["client:1000".to_owned()]));
+        sleep(Duration::from_secs(1));
+        assert!(locked_image(&other).is_err(), "it is not on the blocklist yet");
+        let (cluster, _) = connect();
+        addresses.iter().for_each(|address| cluster.blocklist(address, 3600).unwrap());
+        cluster.wait_for_latest_map().unwrap();
+        locked_image(&other).unwrap();
+        gateway.close_shut_out(&addresses.into_iter().collect());
+    });
 }

@@ -453,6 +453,9 @@ impl Membership {
             let outcome = outcome.map_err(|error| error.to_string());
             let outcome =
                 outcome.and_then(|()| target.wait_for_latest_maps().map_err(|error| error.to_string()));
+            if outcome.is_ok() {
+                target.close_shut_out(&addresses);
+            }
             let mut seen = membership.seen();
             seen.is_fencing = false;
             match outcome {

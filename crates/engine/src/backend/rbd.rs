@@ -31,6 +31,8 @@ pub struct Rbd {
     late_news: Option<Arc<News>>,
     /// Held while its lock is taken or given back, which waits for the cluster.
     changes_hands: lock::Mutex<()>,
+    /// Set from the time that its lock is taken until it is given back.
+    is_ours: AtomicBool,
     /// Pool, and the namespace within it.
     place: (String, String),
 }
@@ -76,6 +78,7 @@ impl Rbd {
             closer: clusters.image_closer(),
             late_news: (!clusters.are_images_shared()).then(|| clusters.news()),
             changes_hands: lock::Mutex::default(),
+            is_ours: AtomicBool::new(false),
             place: (config.pool.clone(), config.namespace.clone()),
         };
         let (has_news, news) = (rbd.has_news.clone(), clusters.news());
@@ -155,11 +158,13 @@ impl Rbd {
         // The library says that it has a lock which it is still giving back.
         let _one_at_a_time = self.changes_hands.lock().unwrap_or_else(PoisonError::into_inner);
         match (self.has_lock, is_standby) {
-            (false, _) => Ok(()),
-            (true, true) => Ok(self.image().unlock()?),
-            (true, false) if self.image().is_locked() => Ok(()),
-            (true, false) => Ok(self.image().lock()?),
+            (false, _) => return Ok(()),
+            (true, true) => self.image().unlock()?,
+            (true, false) if self.image().is_locked() => {}
+            (true, false) => self.image().lock()?,
         }
+        self.is_ours.store(!is_standby, Ordering::Release);
+        Ok(())
     }
 
     /// True if its writers need its exclusive lock.
@@ -225,11 +230,22 @@ impl Rbd {
 
 impl Drop for Rbd {
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            // One that was shut out has nothing to give back, and may learn of it late.
-            let is_awaited = !held.handle.cluster.is_shut_out();
-            self.closer.close(held, is_awaited);
+        let Some(Held { mut image, handle }) = self.held.take() else { return };
+        let is_gateways = self.late_news.is_none();
+        // Of a removed namespace, the image may come to a gateway that does not shut this one out.
+        if is_gateways && self.is_ours.load(Ordering::Acquire) {
+            let name = image.name().to_owned();
+            let Some(closed) = handle.keep_late(image) else {
+                return tracing::warn!(
+                    image = name,
+                    "commands on the image may still be executed: it stays locked until this gateway is on the blocklist"
+                );
+            };
+            image = closed;
         }
+        // One that was shut out has nothing to give back, and may learn of it late.
+        let is_awaited = !handle.cluster.is_shut_out();
+        self.closer.close(Held { image, handle }, is_awaited);
     }
 }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CephError, Cluster, ClusterOptions, ImageCloser, late_operations};
+use super::late_images::LateImages;
+use super::{CephError, Cluster, ClusterOptions, ImageCloser};
 use crate::limits::{
     CEPH_CONNECT_TIMEOUT_MS, CEPH_OPERATION_TIMEOUT_MS, CEPH_RECONNECT_MS, IMAGES_PER_CLUSTER,
 };
@@ -65,14 +66,9 @@ pub struct Clusters {
     shared: Mutex<Vec<Shared>>,
     /// Connections that could not be made a moment ago, and why.
     failed: Mutex<Vec<(ClusterOptions, Moment, String)>>,
-    /// Operations that had taken too long before all connections were forgotten last.
-    late_before: AtomicU64,
-    /// Set while a gateway waits until nothing late can be carried out.
-    awaits_fence: AtomicBool,
+    late: Arc<LateImages>,
     closer: Arc<ImageCloser>,
     news: Arc<News>,
-    /// Number of times that all connections were forgotten.
-    generation: AtomicU64,
     refused: Arc<Refused>,
 }
 
@@ -106,6 +102,7 @@ pub struct ClusterHandle {
     pub cluster: Arc<Cluster>,
     _user: Arc<()>,
     generation: u64,
+    late: Arc<LateImages>,
     refused: Arc<Refused>,
 }
 
@@ -114,12 +111,19 @@ impl ClusterHandle {
     pub fn note_refused(&self) {
         self.refused.0.fetch_max(self.generation + 1, Ordering::Release);
     }
+
+    /// Keeps a locked image of a gateway open if a command on it may still be carried out, until
+    /// this connection is shut out, which the gateway is asked for. Returns one that can be closed.
+    pub fn keep_late<T: Send + 'static>(&self, image: T) -> Option<T> {
+        // Without an address it stays open until the end.
+        self.late.keep(self.generation, || self.cluster.address().unwrap_or_default(), image)
+    }
 }
 
 impl Clusters {
     /// Connections by `config`, whose libraries' threads keep to `cpus` unless that is empty.
     pub fn new(config: CephConfig, cpus: Vec<u32>) -> Self {
-        Self { config, cpus, late_before: AtomicU64::new(late_operations()), ..Self::default() }
+        Self { config, cpus, late: Arc::new(LateImages::from_now_on()), ..Self::default() }
     }
 
     /// Longest time that a command may be at an image. Where gateways share images, the one that
@@ -164,8 +168,8 @@ impl Clusters {
     /// A handle of a connection. The caller has locked the connections, and they are not
     /// forgotten meanwhile.
     fn handle_on(&self, cluster: Arc<Cluster>, user: Arc<()>) -> ClusterHandle {
-        let (generation, refused) = (self.generation.load(Ordering::Acquire), self.refused.clone());
-        ClusterHandle { cluster, _user: user, generation, refused }
+        let (generation, late, refused) = (self.late.generation(), self.late.clone(), self.refused.clone());
+        ClusterHandle { cluster, _user: user, generation, late, refused }
     }
 
     /// A connection as `id` with this configuration file that images share already, to look at others by it. It takes no place.
@@ -272,33 +276,36 @@ impl Clusters {
 
     /// No further image is opened on the connections that there are; those that are open stay.
     pub fn forget(&self) {
-        self.late_before.store(late_operations(), Ordering::Release);
-        self.awaits_fence.store(false, Ordering::Release);
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        self.generation.fetch_add(1, Ordering::Release);
+        self.late.forget();
         shared.clear();
+    }
+
+    /// Closes images that stayed open because of late commands, and whose connections have these
+    /// addresses: they are on the blocklist now.
+    pub fn close_shut_out(&self, addresses: &BTreeSet<String>) {
+        let images = self.late.shut_out(addresses);
+        if !images.is_empty() {
+            self.closer.close(images, false);
+        }
     }
 
     /// True if an operation on these connections has taken too long, and may still be carried out:
     /// as long as that is so, a command that has ended may yet take effect. A gateway that shuts
     /// others out is asked to do it with this one.
     pub fn has_late(&self) -> bool {
-        let has_late = late_operations() != self.late_before.load(Ordering::Acquire);
-        if has_late {
-            self.awaits_fence.store(true, Ordering::Release);
-        }
-        has_late
+        self.late.has_late()
     }
 
-    /// True if [`Self::has_late`] was asked while it was true.
+    /// True if [`Self::has_late`] was asked while it was true, or an image stays open because of it.
     pub fn awaits_fence(&self) -> bool {
-        self.awaits_fence.load(Ordering::Acquire)
+        self.late.awaits_fence()
     }
 
     /// True if a cluster has refused an operation on one of these connections, since it is on the
     /// blocklist.
     pub fn are_refused(&self) -> bool {
-        self.refused.0.load(Ordering::Acquire) > self.generation.load(Ordering::Acquire)
+        self.refused.0.load(Ordering::Acquire) > self.late.generation()
     }
 
     /// Waits until all connections there are work by the newest maps of their clusters, the blocklists included. One that is

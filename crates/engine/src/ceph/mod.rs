@@ -10,6 +10,7 @@ mod error;
 mod image_closer;
 mod image_key;
 mod image_news;
+mod late_images;
 mod lateness;
 mod object_change;
 mod probe;

@@ -104,4 +104,10 @@ impl Target {
     pub fn shut_out(&self, connections: &[ClusterConnection]) -> Result<(), CephError> {
         self.fabric.clusters().shut_out(connections, CEPH_FENCE_S)
     }
+
+    /// Closes images that stayed open because of late commands, and whose connections have these
+    /// addresses, which are on the blocklist now.
+    pub fn close_shut_out(&self, addresses: &BTreeSet<String>) {
+        self.fabric.clusters().close_shut_out(addresses);
+    }
 }
