@@ -316,7 +316,7 @@ fn adopt(wanted: &mut GroupState, view: &View<'_>) {
 /// groups, this one first among equals. Gateways that are not drained, those with hosts, and those of
 /// the group's location come before others where there are any.
 fn next_owner(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner> {
-    let mut candidates: Vec<(bool, bool, bool, usize, bool, &String)> = Vec::new();
+    let mut candidates: Vec<(bool, bool, bool, bool, usize, bool, &String)> = Vec::new();
     for (name, gateway) in state.alive() {
         let is_me = *name == view.me.gateway;
         if is_me && view.is_leaving || !is_me && !view.peers.well.contains(name) {
@@ -324,8 +324,10 @@ fn next_owner(state: &GroupState, view: &View<'_>, number: u32) -> Option<Owner>
         }
         let owner = Owner { gateway: name.clone(), epoch: gateway.epoch };
         let (is_drained, is_deserted) = (state.is_drained(name), is_deserted(view, name));
-        let is_elsewhere = state.is_elsewhere(name, number);
-        candidates.push((is_drained, is_deserted, is_elsewhere, state.owned(&owner).count(), !is_me, name));
+        // One that comes and goes would keep a drained gateway from giving its groups to another.
+        let is_restless = state.is_drained(&view.me.gateway) && !view.peers.settled.contains(name);
+        let (is_elsewhere, count) = (state.is_elsewhere(name, number), state.owned(&owner).count());
+        candidates.push((is_drained, is_deserted, is_restless, is_elsewhere, count, !is_me, name));
     }
     candidates.sort_unstable();
     candidates.first().and_then(|(.., name)| epoch_of(state, name))
@@ -475,6 +477,28 @@ mod tests {
         // It may be that commands are carried out late, here as ever.
         let late = drained(&["a"], &peers(), |view| view.has_late = true);
         assert_eq!((late.standing, late.next_owners.len()), (Standing::Expelled, 1));
+    }
+
+    #[test]
+    fn a_drained_gateway_does_not_wait_for_one_that_comes_and_goes() {
+        let b = Owner { gateway: "b".to_owned(), epoch: 2 };
+        let mut state = state();
+        state.register(&Owner { gateway: "c".to_owned(), epoch: 3 }, &[]).unwrap();
+        state.groups.values_mut().for_each(|group| group.state = Phase::Serving);
+        state.groups.get_mut(&3).expect("it is there").owner = Some(b.clone());
+        state.drained.insert("a".to_owned());
+        let mut peers = peers();
+        peers.well.insert("c".to_owned());
+        let next_owner = |peers: &Peers| {
+            static NONE: BTreeSet<u32> = BTreeSet::new();
+            let decision = decided_by(&state, peers, |view| {
+                (view.has_late, view.held, view.open) = (false, &NONE, &NONE);
+            });
+            decision.write.and_then(|state| state.groups[&1].owner.clone())
+        };
+        assert_eq!(next_owner(&peers), Some(b), "c has fewer groups");
+        peers.deserted.insert("b".to_owned());
+        assert_eq!(next_owner(&peers), None, "hosts are at c, which may stay");
     }
 
     #[test]
