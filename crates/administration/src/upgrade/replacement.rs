@@ -22,8 +22,9 @@ use crate::failure::Failure;
 pub const PLACE_VARIABLE: &str = "SELVEDGE_SUCCEEDS";
 /// The old process, by its number.
 pub const PROCESS_VARIABLE: &str = "SELVEDGE_SUCCEEDS_PROCESS";
-/// Time limit of an upgrade.
-const PATIENCE: Duration = Duration::from_secs(45);
+/// Time limit of an upgrade: longer than the new process prepares, and waits then for the end of the
+/// old one, before it answers requests.
+const PATIENCE: Duration = Duration::from_secs(65);
 /// Time after which the target is asked whether it still hands over: it gives the new process less time to prepare.
 const PREPARATION: Duration = Duration::from_secs(25);
 /// Interval of checks.
@@ -65,15 +66,27 @@ pub fn start(program: &Path, about: &About, place: &Path) -> io::Result<Child> {
 }
 
 /// Waits for the end of the old process, which ends when the new one serves. `what` it is that serves. A target is asked at
-/// its place whether it still hands over.
+/// its place whether it still hands over. Returns false if the old process does not end, although the new one, by its number,
+/// says that it serves: without it, nothing would.
 pub fn await_end(
     old: &OtherProcess,
     new: &mut Child,
     (program, place): (&Path, Option<&Path>),
     what: &str,
-) -> Result<(), Failure> {
+    serves: impl Fn(u32) -> bool,
+) -> Result<bool, Failure> {
+    await_end_within(PATIENCE, (old, new), (program, place), what, serves)
+}
+
+fn await_end_within(
+    patience: Duration,
+    (old, new): (&OtherProcess, &mut Child),
+    (program, place): (&Path, Option<&Path>),
+    what: &str,
+    serves: impl Fn(u32) -> bool,
+) -> Result<bool, Failure> {
     let begun = Instant::now();
-    let mut until = begun + PATIENCE;
+    let mut until = begun + patience;
     let mut asks = place;
     loop {
         let has_ended = old.has_died(LOOK_AGAIN);
@@ -85,8 +98,11 @@ pub fn await_end(
                     program.display()
                 )));
             }
-            None if has_ended => return Ok(()),
+            None if has_ended => return Ok(true),
             None if Instant::now() >= until => {
+                if serves(new.id()) {
+                    return Ok(false);
+                }
                 let _ = new.kill();
                 let _ = new.wait();
                 return Err(Failure::failed(format!(
@@ -120,6 +136,25 @@ pub fn await_death() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_process_that_serves_stays_where_the_old_one_does_not_end() {
+        let sleeper = || Command::new("sleep").arg("600").spawn().unwrap();
+        let (mut old, mut new) = (sleeper(), sleeper());
+        let (process, number) = (OtherProcess::open(Pid::from_child(&old)).unwrap(), new.id());
+        let wait = |new: &mut Child, serves: bool| {
+            let serves = |asked: u32| asked == number && serves;
+            let of_target = (Path::new("selvedge"), None);
+            await_end_within(Duration::ZERO, (&process, new), of_target, "the target", serves)
+        };
+        assert!(!wait(&mut new, true).unwrap());
+        assert!(new.try_wait().unwrap().is_none(), "nothing else serves");
+        let failed = wait(&mut new, false).unwrap_err();
+        assert!(matches!(&failed, Failure::Failed(reason) if reason.contains("was ended")), "{failed:?}");
+        assert!(new.try_wait().unwrap().is_some());
+        old.kill().unwrap();
+        old.wait().unwrap();
+    }
 
     #[test]
     fn a_program_is_a_file_of_the_folder_in_which_the_command_runs() {

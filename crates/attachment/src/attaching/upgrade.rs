@@ -162,7 +162,16 @@ fn upgrade(running: Running, program: &Path, if_changed: bool) -> Result<Upgrade
     let begun = Instant::now();
     let mut new = start(program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
-    await_end(&old, &mut new, (program, None), &format!("process {process}"))?;
+    let serves = |number: u32| {
+        let asked = place.parent().map(|folder| Channel::connect(&upgrade_place(folder, number)));
+        let about = asked.map(|channel| ask::<AttachProtocol>(&channel?, ANSWER));
+        about.is_some_and(|about| about.is_ok_and(|about| about.obstacles.is_empty()))
+    };
+    if !await_end(&old, &mut new, (program, None), &format!("process {process}"), serves)? {
+        eprintln!(
+            "selvedge: process {process} serves no longer and has not ended; end it: kill -KILL {process}"
+        );
+    }
     upgraded.took_ms = Some(begun.elapsed().as_millis() as u64);
     upgraded.process = new.id();
     // The next upgrade finds the new process at its own place.

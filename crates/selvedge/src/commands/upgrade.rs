@@ -29,7 +29,7 @@ pub(super) struct Upgraded {
     process: u32,
     /// Path of the program.
     program: String,
-    /// From its start until the old process had ended.
+    /// From its start until the old process had ended, or was no longer awaited.
     took_ms: u64,
     /// Hosts, with their addresses, that were too slow to be handed over, and connect again.
     disconnected: Vec<String>,
@@ -95,7 +95,16 @@ pub(super) fn run(flags: &UpgradeFlags) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut new = start(&program, &about, &place)
         .map_err(|error| Failure::failed(format!("{} cannot be started: {error}", program.display())))?;
-    await_end(&old, &mut new, (&program, Some(&place)), "the target")?;
+    let serves = |number: u32| {
+        let about = Channel::connect(&place).and_then(|channel| ask::<TargetProtocol>(&channel, ANSWER));
+        about.is_ok_and(|about| about.process == number)
+    };
+    if !await_end(&old, &mut new, (&program, Some(&place)), "the target", serves)? {
+        eprintln!(
+            "selvedge: process {0} serves no longer and has not ended; end it: kill -KILL {0}",
+            old.number()
+        );
+    }
     // Requests that follow this command are to reach the new process.
     let number = new.id();
     let report = await_report::<TargetProtocol>(&place, &mut new, |about| about.process == number);
