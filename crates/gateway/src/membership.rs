@@ -9,7 +9,7 @@ use engine::ceph::late_operations;
 use engine::limits::{CEPH_FENCE_S, GATEWAY_DESERTED_MS};
 use engine::ring::channel::SyncSender;
 use engine::ring::{Moment, Vital, end_program, lock, now, thread};
-use engine::target::{Directives, FabricConfig, PeerReset, PortConfig, Target};
+use engine::target::{Directives, FabricConfig, NamespaceConfig, PeerReset, PortConfig, Target};
 
 use super::beat::{Beat, Lost};
 use super::decision::{Decision, Standing, View, decide};
@@ -518,6 +518,12 @@ impl Membership {
     /// cluster.
     pub fn fabric_shown(&self) -> FabricConfig {
         self.fabric(&self.glance())
+    }
+
+    /// Namespaces of the group that hosts do not find at this gateway, since their images are not open.
+    pub fn absent(&self) -> Vec<(String, NamespaceConfig)> {
+        let (serving, seen) = (self.glance(), self.seen());
+        serving.absent(&seen.state)
     }
 
     /// Takes over what others have changed by now, so that a client that changes something through one gateway after another

@@ -7,11 +7,12 @@ use std::time::Duration;
 use engine::limits::{GATEWAY_GIVE_UP_MS, GATEWAY_OPENING_PATIENCE_MS};
 use engine::ring::wall_time;
 use engine::target::{
-    Directives, EarlyImages, FabricConfig, GroupState as AnaState, PortConfig, Target, TargetError,
+    Directives, EarlyImages, FabricConfig, GroupState as AnaState, NamespaceConfig, PortConfig, Target,
+    TargetError,
 };
 
 use super::decision::Decision;
-use super::local_fabric::{LocalFabric, standby};
+use super::local_fabric::{LocalFabric, NamespaceKey, standby};
 use super::member::NamespaceKeys;
 use super::state::GroupState;
 
@@ -83,6 +84,15 @@ impl Serving {
             left_out: &self.not_served,
             opening: self.opening,
         }
+    }
+
+    /// Namespaces of the group that are not served, since their images are not open.
+    pub(super) fn absent(&self, state: &GroupState) -> Vec<(String, NamespaceConfig)> {
+        let configured = |(nqn, nsid): &NamespaceKey| {
+            let mut namespaces = state.config.subsystem(nqn)?.namespaces.iter();
+            Some((nqn.clone(), namespaces.find(|namespace| namespace.nsid == *nsid)?.clone()))
+        };
+        self.not_served.iter().filter_map(configured).collect()
     }
 
     /// Number of the present opening of images.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use authentication::Secret;
 use engine::backend::BackendConfig;
 use engine::initiator::{ConnectOptions, Controller, HostIdentity, HostSecrets};
-use engine::target::{HostKeyConfig, NamespaceConfig, SubsystemConfig, TargetConfig};
+use engine::target::{HostKeyConfig, SubsystemConfig, TargetConfig};
 
 use super::*;
 use crate::state::Owner;
@@ -125,4 +125,13 @@ fn a_file_that_is_wrong_costs_a_gateway_nothing_but_its_new_secret() {
     assert_eq!(gateway.accepted(&[1, 2]), [1]);
     gateway.adjust(&state, SECRETS_AGAIN_MS);
     assert_eq!(gateway.accepted(&[1, 2]), [2]);
+}
+
+#[test]
+fn namespaces_whose_images_are_not_open_are_absent_until_they_are_removed() {
+    let not_served = [1, 7].map(|nsid| (NQN.to_owned(), nsid)).into();
+    let serving = Serving { not_served, ..Serving::default() };
+    let absent = serving.absent(&state());
+    assert_eq!(absent.iter().map(|(nqn, config)| (&**nqn, config.nsid)).collect::<Vec<_>>(), [(NQN, 1)]);
+    assert!(Serving::default().absent(&state()).is_empty());
 }

@@ -17,6 +17,7 @@ use private_folder::Replacement;
 use serde_json::Value;
 use topology::Machine;
 
+use super::absent_images;
 use super::audit::AuditLog;
 use super::config_store::ConfigStore;
 use super::difference;
@@ -206,7 +207,7 @@ impl Administration {
 
     /// Connected hosts, ports and namespaces.
     pub fn status(&self) -> TargetStatus {
-        self.target.status()
+        absent_images::in_status(self.target.status(), self.membership())
     }
 
     /// Commands that took long.
@@ -221,7 +222,7 @@ impl Administration {
 
     /// Counters of the target.
     pub fn metrics(&self) -> Metrics {
-        self.target.metrics()
+        absent_images::in_metrics(self.target.metrics(), self.membership())
     }
 
     pub(super) const fn live(&self) -> &SharedHub {

@@ -1,6 +1,7 @@
 //! The control API: HTTP and JSON, by which a running target is looked at and changed. It runs on threads of its own,
 //! never on a reactor, and changes nothing itself: that is the administration's.
 
+mod absent_images;
 pub mod access;
 #[cfg(test)]
 mod access_tests;
