@@ -452,14 +452,12 @@ pub const GATEWAY_OPERATION_TIMEOUT_MS: u64 = 1_000;
 /// Operations on the objects that gateways share that have to be late in a row until a gateway makes another connection: the
 /// system waits with sending again for about as long as a network was cut, and what is new begins at once.
 pub const GATEWAY_LATE_MAX: usize = 3;
-/// Time in which another connection has to be there, in milliseconds, or the next is tried: each
-/// starts the system's waits from the beginning.
+/// Time in which another connection has to be there, in milliseconds: each try begins the system's waits again.
 pub const GATEWAY_CONNECT_TIMEOUT_MS: u64 = 3_000;
 /// Attempts at a change of what gateways share when others come first: each fails only because
 /// another's has succeeded, and there are no more than `GATEWAYS_MAX`.
 pub const GATEWAY_CHANGE_TRIES: usize = 64;
-/// Time for which a gateway that announces a change waits for the others' answers, in milliseconds:
-/// a dead one never answers, and one that was not reached sees the change with its next beat.
+/// Time for which a gateway that announces a change waits for answers, in milliseconds: others see it with their next beat.
 pub const GATEWAY_NOTIFY_TIMEOUT_MS: u64 = 1_000;
 /// Time for which a gateway whose lease has ended waits for what its storage has under way, in milliseconds. Then its hosts are
 /// sent elsewhere, where by that time another gateway may serve them.
@@ -534,6 +532,8 @@ pub const SNAPSHOT_PAUSE_MS: u64 = 3_000;
 pub const IMAGES_AT_A_TIME: usize = 16;
 /// The longest that closing images may keep a target from ending, in milliseconds.
 pub const CEPH_CLOSE_TIMEOUT_MS: u64 = 5_000;
+/// Images that are closed at a time, a thread each: a new epoch closes all, and Ceph's library aborts where it gets no thread.
+pub const CEPH_CLOSINGS_AT_ONCE: usize = 256;
 /// Operations on a library's storage that a ring keeps to use again: as many as some full queues have.
 pub const REMOTE_OPERATIONS_KEPT_MAX: usize = 4096;
 /// Snapshots of an image that are reported: more than Ceph's own advice for one image.
