@@ -207,6 +207,14 @@ impl Membership {
         let (asked, rested) = (self.peer_resets.asked(), self.passed_resets.rested());
         let (name, beat) = {
             let mut seen = self.seen();
+            let reason = seen.blindness(began_ms).map(str::to_owned);
+            let was_silent = std::mem::replace(&mut seen.is_silent, reason.is_some());
+            if let Some(reason) = reason {
+                if !was_silent {
+                    tracing::warn!(reason, "cannot read the group's state; other gateways are to take over");
+                }
+                return;
+            }
             seen.count += 1;
             let (epoch, count) = (seen.me.epoch, seen.count);
             let (is_deserted, pause) = (seen.host_presence.is_reported(began_ms), seen.pauses.reply());
@@ -247,6 +255,10 @@ impl Membership {
         match looked {
             Ok((beats, state)) => {
                 let mut seen = self.seen();
+                seen.look_error = None;
+                if std::mem::take(&mut seen.is_silent) {
+                    self.be_heard();
+                }
                 if let Some(state) = state {
                     seen.learn(state);
                 }
@@ -255,7 +267,10 @@ impl Membership {
                 self.follow_pause();
                 self.reset_for_others(&asked);
             }
-            Err(error) => tracing::debug!(%error, "cannot read the group's state"),
+            Err(error) => {
+                tracing::debug!(%error, "cannot read the group's state");
+                self.seen().look_error = Some(error.to_string());
+            }
         }
     }
 

@@ -24,6 +24,10 @@ pub(super) struct Seen {
     pub(super) state: GroupState,
     pub(super) chronicle: Chronicle,
     pub(super) watch: LeaseWatch,
+    /// Reason for which the last look has failed, if it has.
+    pub(super) look_error: Option<String>,
+    /// Set while it sends no heartbeat.
+    pub(super) is_silent: bool,
     /// Start of the last heartbeat that was written.
     pub(super) beaten_ms: Option<u64>,
     pub(super) count: u64,
@@ -48,6 +52,8 @@ impl Seen {
             standing: Standing::Member,
             state,
             watch: LeaseWatch::new(failback),
+            look_error: None,
+            is_silent: false,
             beaten_ms: None,
             count: 0,
             fenced: BTreeSet::new(),
@@ -62,6 +68,13 @@ impl Seen {
         // A gateway that was stopped beats first and looks then: before that it does not know what has become of it.
         let times = [self.beaten_ms, self.watch.looked_ms()];
         times.iter().all(|time| time.is_some_and(|at_ms| now_ms < at_ms + GATEWAY_LEASE_MS))
+    }
+
+    /// Reason for which it must not say that it lives: it has no lease since it cannot look, and
+    /// serves nothing. With heartbeats it would keep its groups from those who can.
+    pub(super) fn blindness(&self, now_ms: u64) -> Option<&str> {
+        let is_late = self.watch.looked_ms().is_none_or(|at_ms| now_ms >= at_ms + GATEWAY_LEASE_MS);
+        self.look_error.as_deref().filter(|_| is_late)
     }
 
     /// True if the others consider this epoch as one that may serve.
@@ -95,5 +108,23 @@ impl Seen {
             }
         }
         asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_that_cannot_look_lives_no_longer_than_its_lease() {
+        let me = Owner { gateway: "a".to_owned(), epoch: 1 };
+        let mut seen = Seen::new(me, GroupState::default(), Failback::default());
+        seen.hear((1_000, 1_010), &BTreeMap::new());
+        let end_ms = 1_000 + GATEWAY_LEASE_MS;
+        assert_eq!(seen.blindness(u64::MAX), None, "it was stopped, and has not looked yet");
+        seen.look_error = Some("damaged".to_owned());
+        assert_eq!((seen.blindness(end_ms - 1), seen.blindness(end_ms)), (None, Some("damaged")));
+        seen.look_error = None;
+        assert_eq!(seen.blindness(end_ms), None);
     }
 }
