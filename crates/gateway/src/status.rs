@@ -89,6 +89,13 @@ pub struct LoadBalancingStatus {
     pub is_served_here: bool,
 }
 
+impl LoadBalancingStatus {
+    /// True if a gateway serves its namespaces, if it has any.
+    pub const fn is_served(&self) -> bool {
+        self.namespaces == 0 || self.owner.is_some() && matches!(self.state, Phase::Serving)
+    }
+}
+
 impl GroupStatus {
     pub(super) fn new(
         group: &str,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::target::{CONTENT_TYPE, Exposition, ExpositionPieces, TargetStatus, reported_queues};
 use engine::transport::info::StreamInfo;
-use gateway::{GroupStatus, UnreachedHost};
+use gateway::{GroupStatus, LoadBalancingStatus, UnreachedHost};
 
 use super::ask::{Answer, Ask};
 use super::refusal::Refusal;
@@ -19,7 +19,7 @@ pub(super) fn answer(ask: &Ask<'_>) -> Result<Answer, Refusal> {
         text += &unreached(&membership.own_unreached());
         let status = membership.status();
         text += &standing(&status);
-        text += &degraded(&status);
+        text += &load_balancing(&status);
     }
     text += &connections(&ask.administration.status());
     let bytes = metrics.memory_bytes() + text.len();
@@ -71,19 +71,32 @@ fn standing(status: &GroupStatus) -> String {
     text.into_text()
 }
 
-/// Load-balancing groups that are not served at their location, as this gateway sees them.
-fn degraded(status: &GroupStatus) -> String {
+/// Load-balancing groups that are served, and those not served at their location, as this gateway sees them.
+fn load_balancing(status: &GroupStatus) -> String {
     let mut text = Exposition::default();
-    let name = "selvedge_gateway_group_degraded";
-    text.family(name, "gauge", "1 while a load-balancing group is not served at its location");
-    for group in &status.load_balancing_groups {
-        let names: [(&str, &dyn Display); 2] =
-            [("group", &status.group), ("load_balancing_group", &group.id)];
-        let mut labels = names.to_vec();
-        if let Some(location) = &group.location {
-            labels.push(("location", location));
+    let values: [(&str, &str, fn(&LoadBalancingStatus) -> bool); 2] = [
+        (
+            "selvedge_gateway_group_served",
+            "0 while no gateway serves a load-balancing group that has namespaces",
+            LoadBalancingStatus::is_served,
+        ),
+        (
+            "selvedge_gateway_group_degraded",
+            "1 while a load-balancing group is not served at its location",
+            |group| group.is_degraded,
+        ),
+    ];
+    for (name, help, value) in values {
+        text.family(name, "gauge", help);
+        for group in &status.load_balancing_groups {
+            let names: [(&str, &dyn Display); 2] =
+                [("group", &status.group), ("load_balancing_group", &group.id)];
+            let mut labels = names.to_vec();
+            if let Some(location) = &group.location {
+                labels.push(("location", location));
+            }
+            text.sample(name, &labels, u8::from(value(group)));
         }
-        text.sample(name, &labels, u8::from(group.is_degraded));
     }
     text.into_text()
 }
@@ -159,6 +172,7 @@ const CONNECTIONS: [OfConnections; 7] = [
 mod tests {
     use super::*;
     use examination::target_rates::fixture;
+    use gateway::Phase;
 
     #[test]
     fn each_host_without_a_path_is_a_series() {
@@ -190,9 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn each_load_balancing_group_says_whether_it_is_degraded() {
-        let text = degraded(&status(Some("east"), true));
+    fn each_load_balancing_group_says_whether_it_is_served_and_degraded() {
+        let mut status = status(Some("east"), true);
+        status.load_balancing_groups[1].state = Phase::Fencing;
+        let text = load_balancing(&status);
         for line in [
+            "selvedge_gateway_group_served{group=\"rbd/g\",load_balancing_group=\"1\",location=\"east\"} 1",
+            "selvedge_gateway_group_served{group=\"rbd/g\",load_balancing_group=\"2\"} 0",
             "selvedge_gateway_group_degraded{group=\"rbd/g\",load_balancing_group=\"1\",location=\"east\"} 1",
             "selvedge_gateway_group_degraded{group=\"rbd/g\",load_balancing_group=\"2\"} 0",
         ] {

@@ -452,13 +452,14 @@ fn the_reader_takes_no_falling_buckets() {
 
 /// Metrics that the program adds of connections, where the target is a gateway of a group, and of
 /// disks that it attaches; its own tests see to these.
-const OF_THE_PROGRAM: [&str; 14] = [
+const OF_THE_PROGRAM: [&str; 15] = [
     "selvedge_host_command_stage_seconds",
     "selvedge_host_path_live",
     "selvedge_host_path_reconnects_total",
     "selvedge_host_without_path",
     "selvedge_gateway_drained",
     "selvedge_gateway_group_degraded",
+    "selvedge_gateway_group_served",
     "selvedge_gateway_has_lease",
     "selvedge_queue_round_trip_seconds",
     "selvedge_queue_unsent_bytes",

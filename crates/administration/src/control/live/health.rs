@@ -258,11 +258,13 @@ fn gateways(looked: &Looked<'_>, findings: &mut Vec<Finding>) {
         let cure = "others serve its namespaces; start it again, or remove it: selvedge gateways remove";
         findings.push(Finding::new(Level::Warning, what, cure));
     }
-    for unserved in
-        group.load_balancing_groups.iter().filter(|group| group.namespaces > 0 && group.owner.is_none())
-    {
-        let what = format!("no gateway serves load-balancing group {}", unserved.id);
-        findings.push(Finding::new(Level::Critical, what, "state of each gateway: selvedge gateways"));
+    for unserved in group.load_balancing_groups.iter().filter(|group| !group.is_served()) {
+        let by = unserved.owner.as_ref().map(|owner| format!(", which gateway {owner} is taking over"));
+        let what =
+            format!("no gateway serves load-balancing group {}{}", unserved.id, by.unwrap_or_default());
+        let cure =
+            "state of each gateway: selvedge gateways; a takeover takes seconds, or its log says why not";
+        findings.push(Finding::new(Level::Critical, what, cure));
     }
     for degraded in group.load_balancing_groups.iter().filter(|group| group.is_degraded) {
         let id = degraded.id;

@@ -415,16 +415,20 @@ fn the_line_has_the_finding_of_doctor_unless_another_is_as_serious() {
 }
 
 #[test]
-fn a_load_balancing_group_away_from_its_location_is_named() {
+fn a_load_balancing_group_without_service_or_away_from_its_location_is_named() {
     let base = Instant::now();
     let (before, now) = (sample(0, vec![subsystem(1, 0)], base), sample(1, vec![subsystem(1, 0)], base));
     let interval = Interval::between(&now, &before);
     let minute = &Troubles::of(&before.metrics);
     let namespaces = &[namespace_status(NamespaceState::Ready)];
-    for (is_degraded, level) in [(false, Level::Ok), (true, Level::Warning)] {
+    for (is_degraded, state, level) in [
+        (false, "serving", Level::Ok),
+        (true, "serving", Level::Warning),
+        (false, "fencing", Level::Critical),
+    ] {
         let group = serde_json::json!({
             "id": 7, "preferred": "b", "location": "east", "is_degraded": is_degraded, "owner": "a",
-            "state": "serving", "namespaces": 1, "is_served_here": true,
+            "state": state, "namespaces": 1, "is_served_here": true,
         });
         let group = serde_json::json!({
             "group": "rbd/g", "gateway": "a", "has_lease": true, "version": 1, "gateways": [],
