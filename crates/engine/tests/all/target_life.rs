@@ -63,7 +63,7 @@ fn keep_alive(engine: Engine, keep_alive_ms: u32) {
         queue.expect_end();
     }
     let reply = silent.try_io(1).1;
-    assert_status(reply.status, Status::CONNECT_INVALID_PARAMETERS, "the controller is gone");
+    assert_eq!(reply.status, Status::CONNECT_INVALID_PARAMETERS, "the controller is gone, and not the path");
     drop((busy, polite));
 }
 

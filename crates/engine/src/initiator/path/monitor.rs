@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nvme::Status;
+use nvme::fabrics::InvalidParameter;
 use nvme::features::AsyncEvent;
 use nvme::log_page::{AnaState, LogPageId};
 
@@ -83,9 +84,12 @@ fn is_final(error: &InitiatorError) -> bool {
         InitiatorError::PathRefused { .. }
         | InitiatorError::ApiMisuse(_)
         | InitiatorError::AuthenticationRequired { .. } => true,
-        InitiatorError::Refused { status, .. } => {
+        InitiatorError::Refused { queue_id, status, field, .. } => {
             // A queue number that is just being freed is refused in this way, and the number is not at fault.
-            status.is_do_not_retry() && status.without_flags() != Status::COMMAND_SEQUENCE_ERROR
+            let is_freed = status.without_flags() == Status::COMMAND_SEQUENCE_ERROR;
+            // The controller has ended since its admin queue was connected; Linux' target says so for good.
+            let has_ended = *queue_id > 0 && *field == Some(InvalidParameter::CONTROLLER_ID);
+            status.is_do_not_retry() && !is_freed && !has_ended
         }
         _ => false,
     }
@@ -240,4 +244,28 @@ fn hear(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_for_good_ends_the_path_unless_only_its_controller_has_ended() {
+        let invalid = Status::CONNECT_INVALID_PARAMETERS.do_not_retry();
+        let (gone, name) = (Some(InvalidParameter::CONTROLLER_ID), Some(InvalidParameter::SUBSYSTEM_NQN));
+        for (queue_id, status, field, expected) in [
+            (0, invalid, name, true),
+            (0, invalid, gone, true),
+            (0, Status::CONNECT_CONTROLLER_BUSY, None, false),
+            (1, invalid, Some(InvalidParameter::QUEUE_ID), true),
+            (1, invalid, gone, false),
+            (1, Status::CONNECT_INVALID_PARAMETERS, gone, false),
+            (1, Status::COMMAND_SEQUENCE_ERROR.do_not_retry(), None, false),
+        ] {
+            let address = ([127, 0, 0, 1], 4420).into();
+            let refused = InitiatorError::Refused { address, queue_id, status, field };
+            assert_eq!(is_final(&refused), expected, "queue {queue_id}: {status:?} {field:?}");
+        }
+    }
 }

@@ -389,7 +389,8 @@ impl Controller {
             return Err(Status::CONNECT_INVALID_PARAMETERS.do_not_retry());
         }
         if state.queues.iter().any(|(_, known)| known.queue_id == queue_id) {
-            return Err(Status::COMMAND_SEQUENCE_ERROR.do_not_retry());
+            // Not for good: the end of the connection that had it may be on its way to another reactor.
+            return Err(Status::COMMAND_SEQUENCE_ERROR);
         }
         state.queues.push((serial, queue));
         Ok(queue_id <= state.features.io_queues())

@@ -262,7 +262,8 @@ fn generated_key(caller: &Caller<'_>) -> Result<Option<Arc<GeneratedKey>>, Refus
         return Ok(None);
     }
     let key = caller.fabric.generated_key(caller.port, &protection.identity, caller.now);
-    key.map(Some).ok_or_else(|| Status::CONNECT_INVALID_HOST.do_not_retry().into())
+    // With another association comes another key.
+    key.map(Some).ok_or_else(|| Status::CONNECT_INVALID_HOST.into())
 }
 
 /// Kind of TLS key that the authentication of a queue has to generate. Without TLS on the port, no
@@ -285,13 +286,19 @@ fn check_admin(data: &ConnectData) -> Result<(), Refusal> {
     Err(InvalidParameter::CONTROLLER_ID.into())
 }
 
-/// The controller that an I/O queue is for.
+/// The controller that an I/O queue is for. Without it the host may try again: its controller has ended since its admin queue
+/// was connected, perhaps with a target before this one, and it gets another. Linux (from 6.10 on) and volumes give a path up
+/// for good when a Connect is not to be retried.
 fn find(names: &Names, data: &ConnectData, caller: &Caller<'_>) -> Result<Arc<Controller>, Refusal> {
+    let gone = |parameter: InvalidParameter| Refusal {
+        status: Status::CONNECT_INVALID_PARAMETERS,
+        ..Refusal::from(parameter)
+    };
     let found = caller.fabric.controller(data.controller_id.get());
     let is_meant = |found: &Arc<Controller>| found.subsystem.nqn == names.subsystem.nqn && !found.has_ended();
-    let controller = found.filter(is_meant).ok_or(InvalidParameter::CONTROLLER_ID)?;
+    let controller = found.filter(is_meant).ok_or_else(|| gone(InvalidParameter::CONTROLLER_ID))?;
     if controller.host.nqn != names.host.nqn {
-        return Err(InvalidParameter::HOST_NQN.into());
+        return Err(gone(InvalidParameter::HOST_NQN));
     }
     // On a port that takes a host with a key in clear, too, its name alone would be enough to take the places of its
     // controller's queues, and to act as the host that has proved itself.
