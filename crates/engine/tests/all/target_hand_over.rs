@@ -328,7 +328,7 @@ fn what_a_host_has_begun_goes_on_with_the_new_target() {
 
 #[test]
 fn a_reservation_that_no_file_keeps_goes_on() {
-    let mut testbed = Testbed::new(Engine::Automatic, |_| ());
+    let mut testbed = Testbed::new(Engine::Automatic, in_memory);
     let (mut holder, mut other) =
         (Party::connect(testbed.address(), 1), Party::connect(testbed.address(), 2));
     holder.register(1);

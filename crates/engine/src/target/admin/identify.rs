@@ -140,9 +140,14 @@ fn io_controller(
 /// same subsystem, as gateways do, or namespaces over the same file. Subsystems with namespace
 /// management have to list controllers in any case.
 fn knows_all_controllers(controller: &Controller, fabric: &Fabric) -> bool {
-    let subsystem = &controller.subsystem;
-    let is_shared = || subsystem.state().config.namespaces.iter().any(|namespace| namespace.shared_storage);
-    namespace_admin::is_offered(subsystem, fabric) || fabric.peer_resets().is_none() && !is_shared()
+    namespace_admin::is_offered(&controller.subsystem, fabric)
+        || fabric.peer_resets().is_none() && !shares_storage(controller)
+}
+
+/// True if another target may serve the same blocks as a namespace of the subsystem.
+fn shares_storage(controller: &Controller) -> bool {
+    let state = controller.subsystem.state();
+    state.config.namespaces.iter().any(|namespace| namespace.shared_storage)
 }
 
 /// An identifier that could be but is not gets zeroes where the specification says so (inactive namespace).
@@ -226,7 +231,9 @@ fn identify_controller(controller: &Controller, fabric: &Fabric) -> IdentifyCont
     if fabric.offers_reservations() {
         identify.controller_attributes |= U32::new(controller_attributes::RESERVATION_HOST_ID);
     }
-    identify.fused_operations = U16::new(fused_operations::COMPARE_AND_WRITE);
+    if !shares_storage(controller) {
+        identify.fused_operations = U16::new(fused_operations::COMPARE_AND_WRITE);
+    }
     // The atomic write units stay at their least, a block (0's based). A fused pair of any length is one step among
     // those who write, but a read beside it can see a part of what it writes.
     identify.copy_descriptor_formats =

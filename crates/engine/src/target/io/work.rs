@@ -156,6 +156,10 @@ pub(super) fn check<'a>(
     if let Some(status) = attachment.access.refusal() {
         return Err(status);
     }
+    // Another target could write between the two.
+    if fused != Fused::No && namespace.is_shared() {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
     let flags = namespace.flags();
     if flags & (flags::PROTECTED | flags::RESERVED | flags::FAILED) != 0 {
         check_flagged(entry, &command, namespace, host)?;

@@ -32,6 +32,8 @@ pub(crate) struct Namespace {
     pub(crate) nguid: Nguid,
     block_shift: u32,
     blocks: AtomicU64,
+    /// Set if another target may serve the same blocks, which knows nothing of what this one keeps in memory.
+    is_shared: bool,
     /// Properties that need attention, checked first by the data path.
     flags: AtomicU8,
     protection: AtomicU8,
@@ -94,6 +96,7 @@ impl Namespace {
             nguid: config.nguid.unwrap_or_else(|| uuid.into()),
             block_shift,
             blocks,
+            is_shared: config.shared_storage,
             flags: AtomicU8::new(0),
             protection: AtomicU8::new(0),
             shaper: Arc::new(Shaper::new(&config.qos)),
@@ -278,6 +281,16 @@ impl Namespace {
 
     const fn blocks_of(&self, range: ByteRange) -> (u64, u64) {
         (range.offset >> self.block_shift, range.length >> self.block_shift)
+    }
+
+    /// True if another target may serve the same blocks: what is reserved here is not there, and a fused pair is no single step.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// True if hosts are registered.
+    pub(crate) fn has_registrants(&self) -> bool {
+        !lock(&self.reservations).registrants().is_empty()
     }
 
     /// Lets commands go by another reservation from now on.
