@@ -56,6 +56,8 @@ pub(crate) struct Commands {
     pub(super) held_back: VecDeque<u16>,
     /// Commands from `held_back` that are being retried now.
     pub(super) retried: VecDeque<u16>,
+    /// Commands that wait until the storage may have another buffer beside commands' data, in turn.
+    pub(super) starved: VecDeque<u16>,
     /// Commands that go on in the next turn.
     pub(super) deferred: VecDeque<u16>,
     /// Commands that the limits have let through just now.
@@ -91,6 +93,7 @@ impl Commands {
             waiting: VecDeque::new(),
             held_back: VecDeque::new(),
             retried: VecDeque::new(),
+            starved: VecDeque::new(),
             deferred: VecDeque::new(),
             admitted: VecDeque::new(),
             work_left: WORK_BYTES_PER_TURN,
@@ -305,6 +308,13 @@ impl Commands {
             let data = self.slots.take_data(index);
             return Some(self.go_on(index, data, ctx));
         }
+        if let Some(index) = self.starved.front().copied()
+            && self.slots.may_hold_beside()
+        {
+            self.starved.pop_front();
+            self.slots.at(index).goes_on_after(Stage::Buffer, ctx.now);
+            return Some(self.try_again(index, ctx));
+        }
         let length = self.slots.get(*self.waiting.front()?).map_or(0, |request| request.length as usize);
         if !self.slots.may_hold(length) || self.work_left == 0 {
             return None;
@@ -463,6 +473,7 @@ impl Commands {
     pub(crate) fn stop(&mut self, pool: &mut BufferPool) {
         self.is_stopped = true;
         self.waiting.clear();
+        self.starved.clear();
         self.deferred.clear();
         self.admitted.clear();
         self.throttles.clear();

@@ -206,6 +206,14 @@ impl Commands {
         {
             return self.media_failure(index, Status::UNRECOVERED_READ_ERROR, data, ctx);
         }
+        if work.needs_buffer_beside()
+            && matches!(*namespace.backend, Backend::Device(_))
+            && !self.slots.may_hold_beside()
+        {
+            self.slots.set(index, State::HeldBack { data });
+            self.starved.push_back(index);
+            return Next::Nothing;
+        }
         let mut data = data.map_or(Data::None, Data::Buffer);
         let step = self.step_context(ctx).execute(namespace, &mut work, &mut done, &mut data);
         let data = data.into_buffer();
@@ -288,6 +296,7 @@ impl Commands {
             State::HeldBack { data } => {
                 self.held_back.retain(|held| *held != index);
                 self.retried.retain(|held| *held != index);
+                self.starved.retain(|starved| *starved != index);
                 data
             }
             State::AwaitsTurn { data } => {

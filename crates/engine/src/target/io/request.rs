@@ -114,6 +114,8 @@ pub(crate) struct Operation {
     pub(super) sync: Option<Sync>,
     /// True while a copy reads, false while it writes.
     pub(super) reads: bool,
+    /// Bytes of the operation's own buffer, which is not the command's data, as they are counted.
+    pub(super) beside_bytes: usize,
     /// True once the operation has exceeded the Command Quiesce Time.
     pub(crate) is_late: bool,
     /// True once the host has been answered.

@@ -10,7 +10,8 @@ use super::host_buffers::HostBytes;
 use super::request::{Operation, Pairing, Request, State};
 use super::work::Work;
 use crate::limits::{
-    CONNECTION_BUFFER_BYTES_MAX, GIVEN_UP_SLOTS_FACTOR, HOST_BUFFER_BYTES_MAX, QUEUE_OVERRUN_FACTOR,
+    BUFFER_LENGTH_MAX, CONNECTION_BUFFER_BYTES_MAX, GIVEN_UP_SLOTS_FACTOR, HOST_BUFFER_BYTES_MAX,
+    QUEUE_OVERRUN_FACTOR,
 };
 use crate::ring::{Buffer, BufferPool, Moment};
 use crate::target::messaging::{Fenced, Owner};
@@ -42,7 +43,9 @@ pub(crate) struct Slots {
     entries: u16,
     /// Bytes of buffers that count as this queue's: those on their way to the host, too.
     buffer_bytes: usize,
-    /// The same of all queues of the host on this reactor.
+    /// Those of them that the storage has beside commands' data.
+    beside_bytes: usize,
+    /// Bytes of buffers of all queues of the host on this reactor.
     host_bytes: HostBytes,
     /// Slots that stay when the connection goes.
     kept: usize,
@@ -56,6 +59,7 @@ impl Slots {
             free: (0..count).rev().collect(),
             entries: count,
             buffer_bytes: 0,
+            beside_bytes: 0,
             host_bytes: HostBytes::default(),
             kept: 0,
         }
@@ -194,6 +198,24 @@ impl Slots {
         self.host_bytes.subtract(bytes);
     }
 
+    /// True if the storage may have another buffer beside commands' data. One it always may, so no command waits forever: what
+    /// other queues of the host give back does not wake it.
+    pub(super) fn may_hold_beside(&self) -> bool {
+        self.beside_bytes == 0 || self.may_hold(BUFFER_LENGTH_MAX)
+    }
+
+    /// The storage has so many bytes of a buffer beside a command's data.
+    pub(super) fn count_beside(&mut self, bytes: usize) {
+        self.beside_bytes += bytes;
+        self.count(bytes);
+    }
+
+    /// The storage has them no longer, or may have them for long.
+    pub(super) fn uncount_beside(&mut self, bytes: usize) {
+        self.beside_bytes -= bytes;
+        self.uncount(bytes);
+    }
+
     /// Records that the host has the answer to a command that the storage still works on: it may use the identifier again.
     pub(super) fn give_up(&mut self, index: u16, uncounts: bool) {
         self.command_ids[usize::from(index)] = NO_COMMAND;
@@ -201,10 +223,15 @@ impl Slots {
         let length = request.length as usize;
         let Some(operation) = request.operation_mut() else { return };
         operation.is_given_up = true;
-        if uncounts && length > 0 {
-            operation.is_uncounted = true;
+        if !uncounts {
+            return;
+        }
+        let beside_bytes = std::mem::take(&mut operation.beside_bytes);
+        operation.is_uncounted = length > 0;
+        if length > 0 {
             self.uncount(Buffer::capacity_for(length));
         }
+        self.uncount_beside(beside_bytes);
     }
 
     /// Removes and returns the storage operation of a command, whose state becomes `InHand`.
@@ -328,6 +355,7 @@ mod tests {
                 began: Moment(1),
                 sync: None,
                 reads: false,
+                beside_bytes: 0,
                 is_late: false,
                 is_given_up: false,
                 is_uncounted: false,

@@ -44,6 +44,7 @@ impl Commands {
         (data, reads): (Option<Buffer>, bool),
         ctx: &mut Context<'_>,
     ) -> Next {
+        let beside_bytes = self.slots.get(index).map_or(0, |request| beside(&request.work, &operation));
         let Backend::Device(device) = &*namespace.backend else {
             return self.finish(index, Status::INTERNAL_ERROR, data, ctx);
         };
@@ -57,11 +58,13 @@ impl Commands {
                 began: ctx.now,
                 sync,
                 reads,
+                beside_bytes,
                 is_late: false,
                 is_given_up: false,
                 is_uncounted: false,
             }),
         );
+        self.slots.count_beside(beside_bytes);
         let token = StorageToken { connection: self.of.address.connection, slot: index };
         ctx.storage.start(device, operation, token.to_bits());
         Next::Nothing
@@ -76,10 +79,11 @@ impl Commands {
         ctx: &mut Context<'_>,
     ) -> Next {
         let Some(mut operation) = self.end_operation(index, ctx) else { return Next::Nothing };
+        self.slots.uncount_beside(operation.beside_bytes);
         let request = self.slots.at(index);
         let (work, attachment) = (request.work, request.attachment().cloned());
-        let is_own = matches!(work, Work::Read { .. } | Work::Write { .. });
-        let (data, beside) = if is_own { (buffer, None) } else { (operation.data.take(), buffer) };
+        let (data, beside) =
+            if moves_its_data(&work) { (buffer, None) } else { (operation.data.take(), buffer) };
         // Also for a command without a recipient: a failed sync is a failure of the namespace, even
         // if its own command was given up or its connection is closed.
         let sync = end_sync(&mut operation, attachment.as_ref(), &result, ctx.fabric);
@@ -270,6 +274,21 @@ impl Commands {
             Backend::Device(device) => Some(then(device)),
             _ => None,
         }
+    }
+}
+
+/// True if the operations of a command move the host's data itself.
+const fn moves_its_data(work: &Work) -> bool {
+    matches!(work, Work::Read { .. } | Work::Write { .. })
+}
+
+/// Bytes of the buffer that an operation of a command has beside the host's data.
+fn beside(work: &Work, operation: &StorageOp) -> usize {
+    match operation {
+        StorageOp::Read { buffer, .. } | StorageOp::Write { buffer, .. } if !moves_its_data(work) => {
+            buffer.capacity()
+        }
+        _ => 0,
     }
 }
 

@@ -93,6 +93,15 @@ impl Work {
         self.operation().name()
     }
 
+    /// True if a device needs a buffer of its own for the command, beside the host's data.
+    pub(super) const fn needs_buffer_beside(&self) -> bool {
+        match self {
+            Self::Verify { .. } | Self::Copy { .. } => true,
+            Self::Zero { range, method: ZeroMethod::Write, .. } => range.length > 0,
+            _ => false,
+        }
+    }
+
     /// True if the command changes blocks, or promises that they are durable.
     pub(crate) const fn is_refused_after_failure(&self) -> bool {
         match self {

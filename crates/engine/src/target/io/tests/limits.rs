@@ -1,12 +1,13 @@
-//! Limits of a namespace, on virtual time.
+//! Limits of a namespace, on virtual time, and of a connection's buffers.
 
 use std::time::Duration;
 
 use nvme::Status;
-use nvme::io::{Fused, IoCommand};
+use nvme::io::{CopyFormat, Fused, IoCommand, encode_copy_ranges};
 
-use super::rig::{Rig, block};
+use super::rig::{BLOCK, Rig, block};
 use crate::backend::BackendConfig;
+use crate::limits::{BUFFER_LENGTH_MAX, CONNECTION_BUFFER_BYTES_MAX};
 use crate::target::config::{NamespaceConfig, QosConfig};
 use crate::target::telemetry::Operation;
 
@@ -126,4 +127,38 @@ fn what_is_left_of_a_commands_time_is_others() {
     rig.read_messages();
     assert_eq!(rig.statuses(), [(1, Status::SUCCESS), (2, Status::SUCCESS)]);
     assert_eq!(stages(&rig, Operation::Compare), ([0, 0, 0, 0, 4_000], 4_000));
+}
+
+/// Sends as many of these commands as a queue has entries, and lets the disk end one operation after the other. No more of them
+/// have buffers there than a connection may hold.
+fn all_at_once(rig: &mut Rig, command: &IoCommand, list: &[u8]) {
+    const COMMANDS: u16 = 32;
+    let most = CONNECTION_BUFFER_BYTES_MAX / BUFFER_LENGTH_MAX;
+    for command_id in 1..=COMMANDS {
+        rig.send(command_id, command, list, !list.is_empty());
+    }
+    assert!(rig.stored_left() > 1, "some work beside each other");
+    rig.act(|commands, ctx| commands.abort(COMMANDS, ctx).into_iter().collect());
+    assert_eq!(rig.statuses(), [(COMMANDS, Status::ABORT_REQUESTED)], "one that waits can be taken back");
+    let (zeroes, mut ended) = (vec![0; BUFFER_LENGTH_MAX], Vec::new());
+    while rig.stored_left() > 0 {
+        assert!(rig.stored_left() <= most, "{command:?}: {} at the disk", rig.stored_left());
+        rig.store(&zeroes);
+        ended.extend(rig.statuses());
+    }
+    ended.sort_unstable_by_key(|(command_id, _)| *command_id);
+    let expected: Vec<(u16, Status)> = (1..COMMANDS).map(|id| (id, Status::SUCCESS)).collect();
+    assert_eq!(ended, expected);
+    assert_eq!(rig.commands.slots.busy(), 0);
+}
+
+#[test]
+fn what_the_disk_reads_for_no_host_counts_as_buffers_of_its_connection() {
+    let blocks = (BUFFER_LENGTH_MAX / BLOCK) as u32;
+    let mut rig = Rig::on_disk(4 * u64::from(blocks));
+    // In two pieces each.
+    all_at_once(&mut rig, &IoCommand::Verify { start: 0, blocks: 2 * blocks }, &[]);
+    let (start, format) = (2 * u64::from(blocks), CopyFormat::Format0);
+    let copy = IoCommand::Copy { start, ranges: 1, format, force_unit_access: false };
+    all_at_once(&mut rig, &copy, &encode_copy_ranges(format, &[(0, 2 * blocks)]));
 }
