@@ -52,6 +52,12 @@ impl BlockQueue {
         disk.join("queue").is_dir().then_some(Self { root, disk, start })
     }
 
+    /// True if blocks can be given back, as far as Linux tells. Where it cannot, punching a hole may write zeroes all the same: a
+    /// disk with WRITE SAME is busy with that for hours.
+    pub(super) fn discards(&self) -> bool {
+        self.number("discard_max_bytes").is_none_or(|bytes| bytes > 0)
+    }
+
     /// True if punching a hole zeroes.
     pub(super) fn writes_zeroes(&self) -> bool {
         self.number("write_zeroes_max_bytes").is_some_and(|bytes| bytes > 0)
@@ -184,6 +190,7 @@ mod tests {
             ("sda/queue/logical_block_size", "512\n"),
             ("sda/queue/physical_block_size", "4096\n"),
             ("sda/queue/write_zeroes_max_bytes", "0\n"),
+            ("sda/queue/discard_max_bytes", "0\n"),
             ("sda/alignment_offset", "0\n"),
             ("sda/sda1/start", "2048\n"),
             ("sda/sda2/start", "63\n"),
@@ -196,7 +203,12 @@ mod tests {
         assert_eq!(whole(3), None, "there is none");
         fs::write(root.path().join("sda/alignment_offset"), "3584\n").expect("written");
         assert_eq!((whole(0), whole(1)), (Some(512), Some(512)));
-        assert!(!queue(&root, makedev(8, 1)).expect("a queue").writes_zeroes());
+        let part = || queue(&root, makedev(8, 1)).expect("a queue");
+        assert!(!part().writes_zeroes() && !part().discards());
+        fs::write(root.path().join("sda/queue/discard_max_bytes"), "2147450880\n").expect("written");
+        assert!(part().discards());
+        fs::remove_file(root.path().join("sda/queue/discard_max_bytes")).expect("removed");
+        assert!(part().discards(), "nothing speaks against it");
     }
 
     #[test]

@@ -191,6 +191,14 @@ impl Device {
         }
     }
 
+    /// True if ranges can be deallocated; if not, hosts' hints are taken, and nothing is done.
+    pub const fn deallocates(&self) -> bool {
+        match self {
+            Self::File(file) => file.deallocates(),
+            Self::Rbd(_) => true,
+        }
+    }
+
     /// The mode of fallocate that deallocates a range.
     pub const fn deallocate_mode(&self) -> u32 {
         match self {

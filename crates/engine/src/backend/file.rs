@@ -72,6 +72,8 @@ pub struct File {
     /// Set if writes go to the page cache first.
     is_cached: bool,
     deallocated_reads_zero: bool,
+    /// Set if blocks can be given back.
+    deallocates: bool,
     /// Bytes of a block that is written whole or not at all when the power is lost; 0 where nothing is promised.
     whole_bytes: u64,
     time_bound: TimeBound,
@@ -163,6 +165,7 @@ impl File {
             is_shared: shared,
             is_cached,
             deallocated_reads_zero: true,
+            deallocates: true,
             whole_bytes: whole_bytes.map_or(0, |bytes| bytes.min(metadata.blksize())),
             time_bound: queue.map_or(TimeBound::Unknown, |queue| queue.time_bound()),
             zeroing: AtomicU8::new(0),
@@ -250,6 +253,7 @@ impl File {
             is_shared: shared,
             is_cached: false,
             deallocated_reads_zero: queue.as_ref().is_some_and(BlockQueue::writes_zeroes),
+            deallocates: queue.as_ref().is_none_or(BlockQueue::discards),
             whole_bytes: queue.as_ref().map_or(u64::from(sector), BlockQueue::whole_bytes),
             time_bound: queue.map_or(TimeBound::Unknown, |queue| queue.time_bound()),
             zeroing: AtomicU8::new(0),
@@ -506,6 +510,11 @@ impl File {
 
     pub(super) const fn kind(&self) -> &'static str {
         if self.is_device { "block" } else { "file" }
+    }
+
+    /// True if ranges can be deallocated.
+    pub const fn deallocates(&self) -> bool {
+        self.deallocates
     }
 
     /// The mode of fallocate that deallocates a range.

@@ -159,6 +159,11 @@ impl File {
         "file"
     }
 
+    /// True: ranges can be deallocated.
+    pub const fn deallocates(&self) -> bool {
+        true
+    }
+
     /// The mode of fallocate that deallocates a range.
     pub const fn deallocate_mode(&self) -> u32 {
         PUNCH_HOLE | KEEP_SIZE

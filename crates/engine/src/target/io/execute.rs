@@ -247,7 +247,7 @@ impl StepContext<'_> {
                     }
                     let range = dataset_range(data.bytes(), next, namespace)?;
                     next += 1;
-                    if range.length > 0 {
+                    if range.length > 0 && device.deallocates() {
                         break range;
                     }
                 };
