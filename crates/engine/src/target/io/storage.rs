@@ -177,7 +177,9 @@ impl Commands {
                 if finished {
                     self.finish(index, Status::SUCCESS, data, ctx)
                 } else {
-                    self.execute(index, data, ctx)
+                    // Not at once to the next piece: while it waited for other syncs, fences did not wait for it, and its host may
+                    // have been preempted, or a fused pair have its blocks.
+                    self.go_on(index, data, ctx)
                 }
             }
             Work::Verify { range } => {

@@ -2,7 +2,7 @@
 
 use nvme::Status;
 use nvme::io::IoCommand;
-use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
+use nvme::reservation::{PersistenceChange, RegisterAction};
 
 use super::rig::{Rig, block};
 use crate::limits::{BUFFER_LENGTH_MAX, CONNECTION_BUFFER_BYTES_MAX, HOST_RESERVATIONS_AT_ONCE};
@@ -10,7 +10,6 @@ use crate::ring;
 use crate::ring::channel::sync_channel;
 use crate::target::controller::Guest;
 use crate::target::messaging::Task;
-use crate::target::reservation::{Acquire, HostDigest, Register, Reservations};
 
 fn register() -> IoCommand {
     IoCommand::ReservationRegister {
@@ -124,24 +123,7 @@ fn a_host_without_the_right_writes_nothing_and_the_holder_does() {
         (own, [1; 16], Status::SUCCESS),
     ] {
         let mut rig = Rig::on_memory(4);
-        let mut reservations = Reservations::default();
-        let register = Register {
-            action: RegisterAction::Register,
-            ignore_existing_key: false,
-            persistence: PersistenceChange::NoChange,
-            current_key: 0,
-            new_key: 5,
-        };
-        reservations.register(id, name, &register).expect("is registered");
-        let acquire = Acquire {
-            action: AcquireAction::Acquire,
-            ignore_existing_key: false,
-            kind: ReservationType::WriteExclusive,
-            current_key: 5,
-            preempt_key: 0,
-        };
-        reservations.acquire(HostDigest::of(name, &id), &acquire).expect("holds it");
-        rig.namespace.publish_reservation(reservations.view());
+        rig.reserve_for(name, id);
         rig.send(1, &write, &block(1), true);
         assert_eq!(rig.statuses(), [(1, expected)]);
         assert_eq!(rig.memory(0, 4096)[0], u8::from(expected.is_success()));

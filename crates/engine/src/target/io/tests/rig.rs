@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nvme::cross_reset::ControllerInstance;
 use nvme::io::{Fused, IoCommand};
+use nvme::reservation::{AcquireAction, PersistenceChange, RegisterAction, ReservationType};
 use nvme::{SglDescriptor, Status, SubmissionEntry};
 use uuid::Uuid;
 
@@ -21,6 +22,7 @@ use crate::target::io::context::Storage;
 use crate::target::io::{Capsule, Commands, Context, Next, QueueIdentity, StorageToken};
 use crate::target::messaging::{Address, Mailbox, Message};
 use crate::target::queue::{Payload, Place, Reply};
+use crate::target::reservation::{Acquire, HostDigest, Register, Reservations};
 use crate::target::served::{Host, HostKeys, Namespace, Subsystem};
 use crate::target::telemetry::{NamespaceCounts, Seen};
 
@@ -327,6 +329,28 @@ impl Rig {
         let mut bytes = vec![0; length];
         assert_eq!(memory.read(offset, &mut bytes, true), length);
         bytes
+    }
+
+    /// Lets a host alone write to the namespace from now on.
+    pub(super) fn reserve_for(&self, host_nqn: &str, host_id: [u8; 16]) {
+        let mut reservations = Reservations::default();
+        let register = Register {
+            action: RegisterAction::Register,
+            ignore_existing_key: false,
+            persistence: PersistenceChange::NoChange,
+            current_key: 0,
+            new_key: 5,
+        };
+        reservations.register(host_id, host_nqn, &register).expect("is registered");
+        let acquire = Acquire {
+            action: AcquireAction::Acquire,
+            ignore_existing_key: false,
+            kind: ReservationType::WriteExclusive,
+            current_key: 5,
+            preempt_key: 0,
+        };
+        reservations.acquire(HostDigest::of(host_nqn, &host_id), &acquire).expect("holds it");
+        self.namespace.publish_reservation(reservations.view());
     }
 
     /// Writes blocks of memory.

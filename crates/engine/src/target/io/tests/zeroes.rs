@@ -35,3 +35,15 @@ fn a_piece_that_the_disk_has_no_room_for_fails_the_command() {
     assert_eq!(rig.statuses(), [(1, Status::CAPACITY_EXCEEDED)]);
     assert_eq!(rig.stored_left(), 0, "nothing more is zeroed");
 }
+
+#[test]
+fn no_further_piece_is_zeroed_once_another_host_has_reserved_the_namespace() {
+    let mut rig = Rig::on_disk(BLOCKS);
+    let (start, blocks) = (0, BLOCKS as u32);
+    let command = IoCommand::WriteZeroes { start, blocks, force_unit_access: false, deallocate: false };
+    rig.send(1, &command, &[], false);
+    rig.reserve_for("nqn.2026-01.io.selvedge:other", [2; 16]);
+    rig.store(&[]);
+    assert_eq!(rig.statuses(), [(1, Status::RESERVATION_CONFLICT)]);
+    assert_eq!(rig.stored_left(), 0);
+}
