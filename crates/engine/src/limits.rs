@@ -17,8 +17,7 @@ pub const HOST_BUFFER_BYTES_MAX: usize = 64 * CONNECTION_BUFFER_BYTES_MAX;
 /// Milliseconds for which a file or device is tried that another process has: the system may keep the files of a killed process
 /// until its last requests have ended.
 pub const LOCK_PATIENCE_MS: u64 = 1000;
-/// The same where that process has a shared lock: udev and others have one while they examine a device, for seconds on a busy
-/// machine.
+/// The same where that process has a shared lock: udev and others have one for seconds, while they examine a device.
 pub const SHARED_LOCK_PATIENCE_MS: u64 = 5000;
 
 /// Maximum data transfer size as the exponent of 4 KiB pages (MDTS).
@@ -33,8 +32,9 @@ pub const COPY_RANGES_MAX: u16 = 128;
 pub const COPY_RANGE_LENGTH_MAX: u64 = 4 << 20;
 /// Bytes of one Copy (MCL): memory copies so much in some milliseconds, in pieces of `WORK_BYTES_PER_TURN`.
 pub const COPY_LENGTH_MAX: u64 = 16 << 20;
-/// Bytes that deallocating a range counts as in limits on bytes, at most: less is zeroed by writing
-/// it, more is given back in one piece whatever its length.
+/// Bytes of a range that a device gives back at a time, and of ranges that hosts send (DMRSL, by blocks of 512 bytes; SPDK's value).
+pub const DEALLOCATE_LENGTH_MAX: u64 = 1 << 30;
+/// Bytes that deallocating a range counts as in limits on bytes, at most: less is zeroed by writing it, more is given back.
 pub const DEALLOCATE_COST_BYTES_MAX: u64 = 64 << 10;
 /// Bytes that one Write Uncorrectable counts as in limits on bytes: a block, since all it writes is a note.
 pub const UNCORRECTABLE_COST_BYTES: u64 = 4096;

@@ -95,6 +95,7 @@ fn a_controller_says_what_is_true_of_it() {
         let nvm = IdentifyControllerNvm::read_from_bytes(&bytes).unwrap();
         assert_eq!(4096_u64 << nvm.write_zeroes_size_limit, 32 << 20, "tested to be the limit");
         assert_eq!(4096_u64 << nvm.verify_size_limit, VERIFY_LENGTH_MAX);
+        assert_eq!(nvm.dataset_management_range_size_limit.get(), 2_097_152, "1 GiB of the smallest blocks");
         let sets =
             IoCommandSetList::read_from_bytes(&host.admin.identified(0, Cns::COMMAND_SET_LIST)).unwrap();
         assert_eq!(sets.iter().collect::<Vec<_>>(), [1], "the NVM command set");

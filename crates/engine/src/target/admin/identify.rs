@@ -28,8 +28,9 @@ use crate::backend::Backend;
 use crate::limits::{
     ABORTS_MAX, ADMIN_QUEUE_ENTRIES_MAX, ANA_GROUPS_MAX, ANA_TRANSITION_S_MAX, ASYNC_EVENTS_MAX,
     BUFFER_LENGTH_MIN, CONTROLLER_QUIESCE_MS_MAX, COPY_LENGTH_MAX, COPY_RANGE_LENGTH_MAX, COPY_RANGES_MAX,
-    CROSS_RESETS_MAX, ERROR_LOG_ENTRIES, IN_CAPSULE_LENGTH_MAX, KEEP_ALIVE_GRANULARITY_100MS, NAMESPACES_MAX,
-    QUEUE_ENTRIES_MAX, TRANSFER_PAGES_EXPONENT, VERIFY_LENGTH_MAX, WRITE_ZEROES_LENGTH_MAX,
+    CROSS_RESETS_MAX, DEALLOCATE_LENGTH_MAX, ERROR_LOG_ENTRIES, IN_CAPSULE_LENGTH_MAX,
+    KEEP_ALIVE_GRANULARITY_100MS, NAMESPACES_MAX, QUEUE_ENTRIES_MAX, TRANSFER_PAGES_EXPONENT,
+    VERIFY_LENGTH_MAX, WRITE_ZEROES_LENGTH_MAX,
 };
 use crate::target::config::WriteProtection;
 use crate::target::controller::Controller;
@@ -314,6 +315,8 @@ fn nvm_controller() -> IdentifyControllerNvm {
     let mut identify = IdentifyControllerNvm::default();
     identify.verify_size_limit = pages_exponent(VERIFY_LENGTH_MAX);
     identify.write_zeroes_size_limit = pages_exponent(WRITE_ZEROES_LENGTH_MAX);
+    // Longer ranges are deallocated, too, but hosts have time-outs for a command.
+    identify.dataset_management_range_size_limit = U32::new((DEALLOCATE_LENGTH_MAX / 512) as u32);
     identify
 }
 

@@ -5,7 +5,7 @@ use nvme::Status;
 
 use super::work::{Work, allocated_at_once, check_copy, check_end, dataset_range, next_piece, piece_done};
 use crate::backend::{Backend, Device, Memory, ZeroMethod};
-use crate::limits::{BUFFER_LENGTH_MAX, WORK_PIECE, ZEROED_BYTES_PER_WORK_BYTE};
+use crate::limits::{BUFFER_LENGTH_MAX, DEALLOCATE_LENGTH_MAX, WORK_PIECE, ZEROED_BYTES_PER_WORK_BYTE};
 use crate::ring::{Buffer, BufferPool, StorageOp};
 use crate::target::served::{ByteRange, Namespace};
 
@@ -90,7 +90,7 @@ impl StepContext<'_> {
             }
             (Backend::Memory(memory), _) => Ok(self.in_memory(memory, *work, done, data)),
             (Backend::Null(_), _) => in_nothing(namespace, work, data),
-            (Backend::Device(device), _) => self.on_device(device, namespace, work, data),
+            (Backend::Device(device), _) => self.on_device(device, namespace, (work, done), data),
         };
         outcome.unwrap_or_else(Step::Done)
     }
@@ -202,7 +202,7 @@ impl StepContext<'_> {
         &mut self,
         device: &Device,
         namespace: &Namespace,
-        work: &mut Work,
+        (work, done): (&mut Work, &mut u64),
         data: &mut Data<'_>,
     ) -> Result<Step, Status> {
         check_end(work, namespace)?;
@@ -245,15 +245,17 @@ impl StepContext<'_> {
                     if next >= ranges {
                         return Ok(Step::Done(Status::SUCCESS));
                     }
-                    let range = dataset_range(data.bytes(), next, namespace)?;
-                    next += 1;
-                    if range.length > 0 && device.deallocates() {
-                        break range;
+                    let ByteRange { offset, length } = dataset_range(data.bytes(), next, namespace)?;
+                    if length > *done && device.deallocates() {
+                        break ByteRange { offset: offset + *done, length: length - *done };
                     }
+                    (next, *done) = (next + 1, 0);
                 };
                 *work = Work::Deallocate { next, ranges };
-                let mode = device.deallocate_mode();
-                StorageOp::Allocate { mode, offset: range.offset, length: range.length }
+                // What a lost host has asked for ends within the Command Quiesce Time.
+                let (mode, length) = (device.deallocate_mode(), range.length.min(DEALLOCATE_LENGTH_MAX));
+                *done += length;
+                StorageOp::Allocate { mode, offset: range.offset, length }
             }
             Work::MarkUncorrectable { .. } | Work::Reservation { .. } => return Err(Status::INTERNAL_ERROR),
         };

@@ -1,10 +1,10 @@
-//! Write Zeroes above the limit that hosts read.
+//! Write Zeroes and Deallocate above the limits that hosts read.
 
 use nvme::Status;
-use nvme::io::IoCommand;
+use nvme::io::{IoCommand, encode_ranges};
 
 use super::rig::Rig;
-use crate::limits::WRITE_ZEROES_LENGTH_MAX;
+use crate::limits::{DEALLOCATE_LENGTH_MAX, WRITE_ZEROES_LENGTH_MAX};
 
 /// Two of the longest pieces, and a block.
 const BLOCKS: u64 = 2 * WRITE_ZEROES_LENGTH_MAX / 4096 + 1;
@@ -46,4 +46,23 @@ fn no_further_piece_is_zeroed_once_another_host_has_reserved_the_namespace() {
     rig.store(&[]);
     assert_eq!(rig.statuses(), [(1, Status::RESERVATION_CONFLICT)]);
     assert_eq!(rig.stored_left(), 0);
+}
+
+#[test]
+fn a_disk_gives_long_ranges_back_in_pieces() {
+    let piece = (DEALLOCATE_LENGTH_MAX / 4096) as u32;
+    let mut rig = Rig::on_disk(2 * u64::from(piece) + 2);
+    let list = encode_ranges(&[(1, 2 * piece + 1), (7, 0), (0, piece), (0, 1)]);
+    rig.send(1, &IoCommand::DatasetManagement { ranges: 4, deallocate: true }, &list, true);
+    for operation in [
+        "allocate 1073741824 at 4096",
+        "allocate 1073741824 at 1073745920",
+        "allocate 4096 at 2147487744",
+        "allocate 1073741824 at 0",
+        "allocate 4096 at 0",
+    ] {
+        assert_eq!((rig.operations(), rig.answers()), (vec![operation.to_owned()], vec![]));
+        rig.store(&[]);
+    }
+    assert_eq!(rig.statuses(), [(1, Status::SUCCESS)]);
 }
