@@ -63,6 +63,12 @@ impl BlockQueue {
         self.number("write_zeroes_max_bytes").is_some_and(|bytes| bytes > 0)
     }
 
+    /// True if blocks can be given back, but not so that they are zeroes then, which is all that Linux lets a hole be punched by.
+    pub(super) fn discards_in_vain(&self) -> bool {
+        self.number("discard_max_bytes").is_some_and(|bytes| bytes > 0)
+            && self.number("write_zeroes_max_bytes") == Some(0)
+    }
+
     /// Bytes that the device writes whole or not at all when it loses its power, as far as every write at a multiple of them
     /// goes: its physical block, which is what Linux promises of that number (Documentation/ABI/stable/sysfs-block), and the
     /// least of it where it is made of several devices, of which Linux tells the most. What it holds of writes with RWF_ATOMIC
@@ -204,11 +210,13 @@ mod tests {
         fs::write(root.path().join("sda/alignment_offset"), "3584\n").expect("written");
         assert_eq!((whole(0), whole(1)), (Some(512), Some(512)));
         let part = || queue(&root, makedev(8, 1)).expect("a queue");
-        assert!(!part().writes_zeroes() && !part().discards());
+        assert!(!part().writes_zeroes() && !part().discards() && !part().discards_in_vain());
         fs::write(root.path().join("sda/queue/discard_max_bytes"), "2147450880\n").expect("written");
-        assert!(part().discards());
+        assert!(part().discards() && part().discards_in_vain());
+        fs::write(root.path().join("sda/queue/write_zeroes_max_bytes"), "2147450880\n").expect("written");
+        assert!(part().discards() && !part().discards_in_vain());
         fs::remove_file(root.path().join("sda/queue/discard_max_bytes")).expect("removed");
-        assert!(part().discards(), "nothing speaks against it");
+        assert!(part().discards() && !part().discards_in_vain(), "nothing speaks against it");
     }
 
     #[test]

@@ -16,11 +16,13 @@ use super::block_queue::{self, BlockQueue};
 use super::config::FilePin;
 use super::file_location::FileLocation;
 use super::file_lock::{Lock, when_free, works_by};
-use super::image_format;
 use super::mount_points;
 use super::new_file::NewFile;
 use super::opened_file::{OpenedFile, kind_of, wrong_kind};
 use super::partition_table;
+use super::storage_remarks::{
+    discard_remark, format_remark, read_only_remark, rest_remark, table_remark, tail_remark,
+};
 use super::{
     BackendError, BackendIdentity, Durability, SyncFailure, SyncKind, device_identity, file_identity,
     other_backend,
@@ -28,7 +30,6 @@ use super::{
 use crate::claims;
 use crate::ring::Storage;
 use crate::time_bound::TimeBound;
-use crate::units::{Size, counted};
 
 /// Modes of fallocate(2).
 const KEEP_SIZE: u32 = 0x01;
@@ -239,6 +240,7 @@ impl File {
                 wanted: u64::from(block_size),
             });
         }
+        let discard_remark = queue.as_ref().and_then(discard_remark);
         Ok(Self {
             identity: device_identity::of(path),
             location: location.clone(),
@@ -264,6 +266,7 @@ impl File {
                 tail_remark(present, block_size),
                 table_remark(path, block_size),
                 format_remark(path),
+                discard_remark,
             ]
             .into_iter()
             .flatten()
@@ -548,50 +551,4 @@ pub(super) fn sector_bytes(path: &Path) -> io::Result<u32> {
     let sector = rustix::fs::ioctl_blksszget(fs::File::open(path)?)?;
     // Hosts have partitioned it in larger blocks, in which it was served before.
     Ok(partition_table::other_sector(path, sector)?.map_or(sector, |found| found.max(sector)))
-}
-
-/// Remark on storage that cannot be written.
-fn read_only_remark(reason: Option<String>) -> Option<String> {
-    reason.map(|reason| format!("read-only storage ({reason}): hosts find the namespace write protected"))
-}
-
-/// Remark on partitions that hosts do not find.
-fn table_remark(path: &Path, block_size: u32) -> Option<String> {
-    let sector = partition_table::other_sector(path, block_size).ok()??;
-    Some(format!(
-        "partition table for sectors of {sector} bytes: hosts that see blocks of {block_size} bytes find no partitions; serve it \
-         with block_size={sector}"
-    ))
-}
-
-/// Remark on a disk within an image.
-fn format_remark(path: &Path) -> Option<String> {
-    let format = image_format::of(path).ok()??;
-    Some(format!(
-        "image in the format {format}: hosts see it as it is, not the disk in it, which their writes destroy; serve what \
-         `qemu-img convert -O raw` makes of it"
-    ))
-}
-
-/// Remark on the rest of a file that is longer than its namespace.
-fn rest_remark(present: u64, size: u64) -> Option<String> {
-    (size < present).then(|| {
-        let (size, present) = (Size(size), Size(present));
-        format!(
-            "hosts see the first {size} of {present}, as its size says: leave it out to serve the whole file"
-        )
-    })
-}
-
-/// Remark on bytes that hosts do not see.
-fn tail_remark(bytes: u64, block_size: u32) -> Option<String> {
-    let lost = bytes % u64::from(block_size);
-    (lost > 0).then(|| {
-        let smaller = if lost.is_multiple_of(512) { ", or use block_size=512" } else { "" };
-        format!(
-            "hosts do not see its last {}, which fill no block of {block_size} bytes: make the file a whole number of blocks \
-             long{smaller}",
-            counted(lost, "byte")
-        )
-    })
 }

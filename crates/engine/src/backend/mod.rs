@@ -40,6 +40,8 @@ mod partition_table;
 mod rbd;
 #[cfg(feature = "simulation")]
 mod simulated;
+#[cfg(not(feature = "simulation"))]
+mod storage_remarks;
 mod written_chunks;
 
 use std::io;
