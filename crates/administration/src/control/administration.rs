@@ -334,9 +334,8 @@ impl Administration {
         self.make(permissions, None, edit)
     }
 
-    /// The same for a host, unless another host has reserved a namespace that it changes. From the
-    /// moment at which `edit` sees the configuration until the change is in effect, there is no
-    /// other change.
+    /// The same for a host, unless another host has reserved a namespace that it changes. From the moment at which `edit` sees the
+    /// configuration until the change is in effect, there is no other change.
     pub(super) fn change_for<T>(
         &self,
         host: &KnownHost,

@@ -43,7 +43,7 @@ pub(crate) struct Slots {
     entries: u16,
     /// Bytes of buffers that count as this queue's: those on their way to the host, too.
     buffer_bytes: usize,
-    /// Those of them that the storage has beside commands' data.
+    /// Bytes among them that the storage has beside commands' data.
     beside_bytes: usize,
     /// Bytes of buffers of all queues of the host on this reactor.
     host_bytes: HostBytes,
@@ -204,7 +204,7 @@ impl Slots {
         self.beside_bytes == 0 || self.may_hold(BUFFER_LENGTH_MAX)
     }
 
-    /// The storage has so many bytes of a buffer beside a command's data.
+    /// The storage has this number of bytes in a buffer beside a command's data.
     pub(super) fn count_beside(&mut self, bytes: usize) {
         self.beside_bytes += bytes;
         self.count(bytes);

@@ -182,24 +182,32 @@ impl Commands {
                     self.go_on(index, data, ctx)
                 }
             }
-            Work::Verify { range } => {
-                if moved as u64 != range.length.min(BUFFER_LENGTH_MAX as u64) {
-                    return self.media_failure(index, Status::UNRECOVERED_READ_ERROR, data, ctx);
-                }
-                let moved = moved as u64;
-                let left = ByteRange { offset: range.offset + moved, length: range.length - moved };
-                self.slots.at(index).work = Work::Verify { range: left };
-                if left.length == 0 {
-                    self.finish(index, Status::SUCCESS, data, ctx)
-                } else {
-                    self.execute(index, data, ctx)
-                }
-            }
+            Work::Verify { range } => self.piece_verified(index, (range, moved as u64), data, ctx),
             Work::Deallocate { .. } => self.execute(index, data, ctx),
             Work::Flush => self.finish(index, Status::SUCCESS, data, ctx),
             Work::MarkUncorrectable { .. } | Work::Copy { .. } | Work::Reservation { .. } => {
                 self.finish(index, Status::INTERNAL_ERROR, data, ctx)
             }
+        }
+    }
+
+    /// Goes on with Verify after a piece of `range` was read, of this many bytes.
+    fn piece_verified(
+        &mut self,
+        index: u16,
+        (range, moved): (ByteRange, u64),
+        data: Option<Buffer>,
+        ctx: &mut Context<'_>,
+    ) -> Next {
+        if moved != range.length.min(BUFFER_LENGTH_MAX as u64) {
+            return self.media_failure(index, Status::UNRECOVERED_READ_ERROR, data, ctx);
+        }
+        let left = ByteRange { offset: range.offset + moved, length: range.length - moved };
+        self.slots.at(index).work = Work::Verify { range: left };
+        if left.length == 0 {
+            self.finish(index, Status::SUCCESS, data, ctx)
+        } else {
+            self.execute(index, data, ctx)
         }
     }
 

@@ -283,7 +283,7 @@ impl Namespace {
         (range.offset >> self.block_shift, range.length >> self.block_shift)
     }
 
-    /// True if another target may serve the same blocks: what is reserved here is not there, and a fused pair is no single step.
+    /// True if another target may serve the same blocks: what is reserved here is not there, and a fused pair takes two steps.
     pub(crate) const fn is_shared(&self) -> bool {
         self.is_shared
     }
