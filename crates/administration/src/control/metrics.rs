@@ -73,8 +73,9 @@ fn standing(status: &GroupStatus) -> String {
 
 /// Load-balancing groups that are served, and those not served at their location, as this gateway sees them.
 fn load_balancing(status: &GroupStatus) -> String {
+    type Value = fn(&LoadBalancingStatus) -> bool;
     let mut text = Exposition::default();
-    let values: [(&str, &str, fn(&LoadBalancingStatus) -> bool); 2] = [
+    let values: [(&str, &str, Value); 2] = [
         (
             "selvedge_gateway_group_served",
             "0 while no gateway serves a load-balancing group that has namespaces",
