@@ -97,7 +97,10 @@ fn a_controller_has_no_more_queues_than_granted() {
 #[test]
 fn queues_are_connected_from_the_ports_of_their_place() {
     let (_target, address) = target(Engine::Epoll);
-    let free_port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Below those that the system gives to others' connections meanwhile, and where another run of the tests hardly looks.
+    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    let mut free = (first..).filter(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    let mut free_port = || free.next().expect("a free port");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let ports = [free_port(), free_port()];
     let in_use = taken.local_addr().unwrap().port();
