@@ -17,7 +17,9 @@ die() { printf 'attach-ends.sh: %s\n' "$*" >&2; cat "$world"/*.log >&2; exit 1; 
 
 clean_up() {
     local pid
-    for pid in $user $attached $guest_pid $target; do kill -KILL "$pid" 2>/dev/null || true; done
+    for pid in $user $attached $target; do kill -KILL "$pid" 2>/dev/null || true; done
+    # It ends its emulator, which would go on without it.
+    [[ -z $guest_pid ]] || kill -TERM "$guest_pid" 2>/dev/null || true
     [[ -z $guest_pid ]] || wait "$guest_pid" 2>/dev/null || true
     rm -rf "$world"
 }

@@ -4,7 +4,7 @@
 use std::fs::{DirBuilder, File};
 use std::io::Read as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::thread;
@@ -244,6 +244,11 @@ fn remains_of_a_killed_process_are_listed_and_removed() {
     let report = world.json(&["detach", "a.nbd"], "attach-detach");
     assert_eq!(report["detached"][0]["pid"], Value::Null);
     assert!(!world.path("a.nbd").exists() && world.records().is_empty());
+    // One that was killed before it had a record has left its socket for upgrades, and no process has this number.
+    let left = world.path("attach").join(format!("{}.upgrade", u32::MAX));
+    drop(UnixListener::bind(&left).expect("a socket"));
+    assert_eq!(world.run(&["detach", "a.nbd"]).status.code(), Some(1));
+    assert!(!left.exists());
     // The next one on the same socket replaces what the last one has written down, too.
     assert_eq!(end(world.attach(&["--nbd", "unix:a.nbd"]), Signal::KILL), None);
     let next = world.attach(&["--nbd", "unix:a.nbd"]);
